@@ -1,0 +1,38 @@
+"""What a bonus is: an intrinsic reward that is recomputed on every sampled batch, never stored."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from hyper_rl.envs.base import TaskSpec
+from hyper_rl.types import Transition
+
+BonusState: TypeAlias = Any
+
+
+@runtime_checkable
+class Bonus(Protocol):
+    @property
+    def largest(self) -> float:
+        """The bonus of something never tried, for optimistic starts; 0 where there is no such bound."""
+        ...
+
+    def check(self, spec: TaskSpec) -> None:
+        """Raise `UserError` when the bonus does not fit the task's spaces."""
+        ...
+
+    def init(self, key: PRNGKeyArray, spec: TaskSpec) -> BonusState: ...
+
+    def observe(self, state: BonusState, newest: Transition) -> BonusState:
+        """Take note of one new transition (counts, running statistics); called at every environment step."""
+        ...
+
+    def reward(self, state: BonusState, batch: Transition) -> Float[Array, " batch"]:
+        """The raw bonus of each transition in the batch."""
+        ...
+
+    def update(self, state: BonusState, batch: Transition, key: PRNGKeyArray) -> tuple[BonusState, Float[Array, ""]]:
+        """Train on the batch; returns the new state and the loss."""
+        ...

@@ -1,0 +1,140 @@
+"""Disagreement (Pathak et al. 2019): the variance of an ensemble's predictions of what comes next.
+
+    b(s, a) = mean over dimensions of Var over models of f_i(s, a)
+
+Each model sees its own 25% of every batch (paper, appendix A.6), so the members stay different. The bonus comes from
+the models as they are before their update on that batch. Two readings of what is predicted, both as options:
+
+* `target="next"`, `normalise=False` (preset `paper`): raw input, raw next observation;
+* `target="change"`, `normalise=True` (preset `robust`): input and change in units of their own running deviation, so
+  that the bonus does not depend on the units of the observation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from hyper_rl.envs.base import Box, Discrete, TaskSpec
+from hyper_rl.errors import UserError, require, require_choice, require_count, require_positive
+from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp
+from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
+from hyper_rl.types import Transition
+
+
+class DisagreementState(NamedTuple):
+    models: MLP
+    optimiser: AdamState
+    observations: RunningMoments
+    changes: RunningMoments
+
+
+class Disagreement(eqx.Module):
+    """An ensemble of forward models."""
+
+    lr: float = 1e-4
+    """Learning rate of the models."""
+    models: int = eqx.field(static=True, default=5)
+    """Ensemble size."""
+    widths: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Hidden layers of each model."""
+    share: float = eqx.field(static=True, default=0.25)
+    """Share of each batch that a model trains on."""
+    selection: Literal["subset", "mask"] = eqx.field(static=True, default="subset")
+    """How each model picks its share: its own draw of that many transitions, or an independent coin per transition."""
+    target: Literal["next", "change"] = eqx.field(static=True, default="next")
+    """What the models predict: the next observation or its change."""
+    normalise: bool = eqx.field(static=True, default=False)
+    """Scale inputs and targets by running statistics of the observations."""
+
+    def __check_init__(self) -> None:
+        require_positive("disagreement.lr", self.lr)
+        require_count("disagreement.models", self.models, low=2)
+        require(bool(self.widths) and min(self.widths) >= 1, "disagreement.widths", self.widths, "positive layer sizes")
+        require(0 < self.share <= 1, "disagreement.share", self.share, "a share in (0, 1]")
+        require_choice("disagreement.selection", self.selection, ("subset", "mask"))
+        require_choice("disagreement.target", self.target, ("next", "change"))
+
+    @property
+    def largest(self) -> float:
+        return 0.0
+
+    def check(self, spec: TaskSpec) -> None:
+        if isinstance(spec.observation, Discrete) or isinstance(spec.action, Discrete):
+            raise UserError(
+                f"bonus: 'disagreement' predicts continuous observations from continuous actions, and {spec.name} is "
+                "discrete; use 'counts'"
+            )
+
+    def init(self, key: PRNGKeyArray, spec: TaskSpec) -> DisagreementState:
+        assert isinstance(spec.observation, Box) and isinstance(spec.action, Box)
+        size, actions = spec.observation.size, spec.action.size
+        sizes = (size + actions, *self.widths, size)
+        models = make_ensemble(lambda k: make_mlp(k, sizes), key, self.models)
+        return DisagreementState(models, adam_init(models), moments_init(size), moments_init(size))
+
+    def observe(self, state: DisagreementState, newest: Transition) -> DisagreementState:
+        if not self.normalise:
+            return state
+        return state._replace(
+            observations=moments_add(state.observations, newest.observation),
+            changes=moments_add(state.changes, newest.next_observation - newest.observation),
+        )
+
+    def inputs(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch fan_in"]:
+        observation = batch.observation
+        if self.normalise:
+            mean, deviation = state.observations.mean, moments_deviation(state.observations)
+            observation = (observation - mean[None, :]) / deviation[None, :]
+        return jnp.concatenate([observation, batch.action], axis=-1)
+
+    def targets(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch n"]:
+        change = batch.next_observation - batch.observation
+        if self.target == "next":
+            if not self.normalise:
+                return batch.next_observation
+            mean, deviation = state.observations.mean, moments_deviation(state.observations)
+            return (batch.next_observation - mean[None, :]) / deviation[None, :]
+        return change / moments_deviation(state.changes)[None, :] if self.normalise else change
+
+    def reward(self, state: DisagreementState, batch: Transition) -> Float[Array, " batch"]:
+        inputs = self.inputs(state, batch)
+        predictions = jax.vmap(lambda model: model(inputs))(state.models)
+        return disagreement(predictions)
+
+    def update(
+        self, state: DisagreementState, batch: Transition, key: PRNGKeyArray
+    ) -> tuple[DisagreementState, Float[Array, ""]]:
+        inputs, targets = self.inputs(state, batch), self.targets(state, batch)
+        total = inputs.shape[0]
+        if self.selection == "subset":
+            chosen = max(1, round(self.share * total))
+            picks = jax.random.randint(key, (self.models, chosen), 0, total)
+            weights = jnp.full((self.models, chosen), 1.0 / chosen, float)
+            inputs, targets = inputs[picks], targets[picks]
+        else:
+            mask = jax.random.bernoulli(key, self.share, (self.models, total)).astype(float)
+            weights = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
+            inputs = jnp.broadcast_to(inputs, (self.models, *inputs.shape))
+            targets = jnp.broadcast_to(targets, (self.models, *targets.shape))
+        # The sum over members separates them: each gets the gradient of its own mean squared error.
+        loss, grads = jax.value_and_grad(lambda m: jax.vmap(model_loss)(m, inputs, targets, weights).sum())(state.models)
+        models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
+        return state._replace(models=models, optimiser=optimiser), loss / self.models
+
+
+def disagreement(predictions: Float[Array, "models batch n"]) -> Float[Array, " batch"]:
+    """Population variance over models, mean over dimensions."""
+    return predictions.var(axis=0).mean(axis=-1)
+
+
+def model_loss(
+    model: MLP, inputs: Float[Array, "batch fan_in"], targets: Float[Array, "batch n"], weights: Float[Array, " batch"]
+) -> Float[Array, ""]:
+    """Weighted mean squared error, mean over dimensions."""
+    errors = jnp.square(model(inputs) - targets).mean(axis=-1)
+    return (errors * weights).sum()

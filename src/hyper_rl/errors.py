@@ -1,0 +1,54 @@
+"""Errors a person can act on: one line that names the field, the value and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Something the caller asked for cannot be done. The command prints it alone, without a traceback."""
+
+
+def unknown_name(field: str, value: str, allowed: Iterable[str]) -> UserError:
+    """An unknown name, with the nearest known ones first."""
+    names = sorted(allowed)
+    by_lower = {name.lower(): name for name in names}
+    near = [by_lower[n] for n in difflib.get_close_matches(value.lower(), list(by_lower), n=3, cutoff=0.5)]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return UserError(f"{field}: unknown {value!r}; {hint}known: {', '.join(names)}")
+
+
+def require(ok: bool, field: str, value: object, allowed: str) -> None:
+    """Raise unless `ok`. `allowed` completes the sentence "must be ..."."""
+    if not ok:
+        raise UserError(f"{field}: got {value!r}, must be {allowed}")
+
+
+def require_finite(field: str, value: float, *, low: float = -math.inf, high: float = math.inf) -> None:
+    ok = math.isfinite(value) and low <= value <= high
+    bounds = f" in [{low:g}, {high:g}]" if math.isfinite(high) else f" >= {low:g}" if math.isfinite(low) else ""
+    require(ok, field, value, f"a finite number{bounds}")
+
+
+def require_positive(field: str, value: float) -> None:
+    require(math.isfinite(value) and value > 0, field, value, "a finite number > 0")
+
+
+def require_count(field: str, value: int, *, low: int = 1) -> None:
+    require(isinstance(value, int) and not isinstance(value, bool) and value >= low, field, value, f"a whole number >= {low}")
+
+
+def require_probability(field: str, value: float) -> None:
+    require(math.isfinite(value) and 0 < value <= 1, field, value, "a probability in (0, 1]")
+
+
+def require_choice(field: str, value: str, allowed: Iterable[str]) -> None:
+    if value not in set(allowed):
+        raise unknown_name(field, value, allowed)
+
+
+def missing_extra(what: str, extra: str) -> UserError:
+    """A feature needs a package that is not installed."""
+    return UserError(f"{what} needs an optional package: pip install 'hyper-rl[{extra}]'")

@@ -1,0 +1,70 @@
+"""What an off-policy learner is.
+
+A learner is an `equinox.Module`: its numbers are leaves (one value per run), its structure is static. Its functions
+are pure and unbatched over runs and over the learner axis; the training loop maps them. Task learner and explorer are
+two copies of one learner's state, stacked, that see the same batch with different rewards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from hyper_rl.envs.base import TaskSpec
+from hyper_rl.types import Transition
+
+LearnerState: TypeAlias = Any
+
+
+class UpdateInfo(NamedTuple):
+    """What one update reports. A learner without an actor leaves `actor_loss` at 0."""
+
+    loss: Float[Array, ""]
+    actor_loss: Float[Array, ""]
+
+
+@runtime_checkable
+class Learner(Protocol):
+    @property
+    def batch_size(self) -> int:
+        """Transitions sampled from the replay for each update; 0 means the learner needs no replay."""
+        ...
+
+    @property
+    def uses_newest(self) -> bool:
+        """The newest transition stands first in the batch (tabular learners back it up at once)."""
+        ...
+
+    @property
+    def gamma(self) -> float: ...
+
+    def check(self, spec: TaskSpec) -> None:
+        """Raise `UserError` when the learner does not fit the task's spaces."""
+        ...
+
+    def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> LearnerState:
+        """`optimism`: the value of the largest bonus for ever, where untried actions of an optimistic table start."""
+        ...
+
+    def act(self, state: LearnerState, observation: Shaped[Array, "..."], key: PRNGKeyArray) -> Shaped[Array, "..."]:
+        """The action to collect data with: the learner's own action noise included."""
+        ...
+
+    def judge(self, state: LearnerState, observation: Shaped[Array, "..."], key: PRNGKeyArray) -> Shaped[Array, "..."]:
+        """The action to be judged by: no noise (the key only breaks ties)."""
+        ...
+
+    def estimate(self, state: LearnerState, observation: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """The learner's own idea of the value of `observation` under its judged policy."""
+        ...
+
+    def update(
+        self, state: LearnerState, batch: Transition, rewards: Float[Array, " batch"], key: PRNGKeyArray, index: Int[Array, ""]
+    ) -> tuple[LearnerState, UpdateInfo]:
+        """`rewards` replaces `batch.reward`; `index` counts updates from 1 and is shared by all runs."""
+        ...
+
+    def policy(self, state: LearnerState) -> Any:
+        """The part of the state that `judge` and `estimate` need: what an agent file holds."""
+        ...

@@ -1,0 +1,72 @@
+"""What the explorer is paid: r + beta b, optionally brought to unit scale.
+
+Scaling changes no optimum. `bonus_scale` divides b by its own running deviation or root mean square, which gives beta
+a meaning that does not depend on the units of the bonus. `reward_scale` multiplies the sum by (1 - gamma) / RMS(r + beta b),
+which keeps the explorer's Q of order one at every beta: the explorer's objective is scale-free, its optimiser is not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hyper_rl.errors import require, require_choice, require_finite
+from hyper_rl.normalise import RunningScale, scale_add, scale_init, scale_rms, scale_std
+
+BonusScale = Literal["none", "running-std", "running-rms"]
+RewardScale = Literal["none", "running-rms"]
+
+
+class ExplorerScales(NamedTuple):
+    bonus: RunningScale
+    reward: RunningScale
+
+
+class ExplorerBatch(NamedTuple):
+    rewards: Float[Array, " batch"]
+    bonus_mean: Float[Array, ""]
+    """Mean raw bonus of the batch."""
+    bonus_divisor: Float[Array, ""]
+    """What the bonus was divided by."""
+    task_share: Float[Array, ""]
+    """Share of the explorer's reward that is task reward: |r| / (|r| + beta |b|), so that beta is seen to act."""
+
+
+class ExplorerReward(eqx.Module):
+    beta: float
+    """The curiosity coefficient."""
+    bonus_scale: BonusScale = eqx.field(static=True, default="none")
+    """What the bonus is divided by."""
+    reward_scale: RewardScale = eqx.field(static=True, default="none")
+    """What the explorer's whole reward is divided by."""
+    rate: float = eqx.field(static=True, default=1e-3)
+    """Forgetting rate of the running scales, per update."""
+
+    def __check_init__(self) -> None:
+        require_finite("beta", self.beta, low=0.0)
+        require_choice("bonus_scale", self.bonus_scale, ("none", "running-std", "running-rms"))
+        require_choice("reward_scale", self.reward_scale, ("none", "running-rms"))
+        require(0 < self.rate <= 1, "scale_rate", self.rate, "in (0, 1]")
+
+    def init(self) -> ExplorerScales:
+        return ExplorerScales(scale_init(), scale_init())
+
+    def __call__(
+        self, scales: ExplorerScales, r: Float[Array, " batch"], b: Float[Array, " batch"], gamma: Float[Array, ""] | float
+    ) -> tuple[ExplorerScales, ExplorerBatch]:
+        bonus_scale, reward_scale = scales
+        divisor = jnp.ones((), float)
+        if self.bonus_scale != "none":
+            bonus_scale = scale_add(bonus_scale, b, self.rate)
+            divisor = scale_rms(bonus_scale) if self.bonus_scale == "running-rms" else scale_std(bonus_scale)
+        curiosity = self.beta * (b / divisor)
+        rewards = r + curiosity
+        if self.reward_scale != "none":
+            reward_scale = scale_add(reward_scale, rewards, self.rate)
+            rewards = rewards * ((1 - gamma) / scale_rms(reward_scale))
+        task, intrinsic = jnp.abs(r).mean(), jnp.abs(curiosity).mean()
+        share = task / jnp.maximum(task + intrinsic, 1e-12)
+        return ExplorerScales(bonus_scale, reward_scale), ExplorerBatch(rewards, b.mean(), divisor, share)

@@ -1,0 +1,93 @@
+"""The only network the core needs: a multi-layer perceptron over a batch, and Adam with its rate as data.
+
+Weights start as PyTorch's `Linear` starts them (uniform, 1/sqrt(fan-in)), because the published TD3 numbers were made
+with that start. The learning rate is an argument and not baked into an optimiser, so that a sweep over it is a `vmap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from hyper_rl.types import PyTree
+
+
+class MLP(eqx.Module):
+    """Affine layers with ReLU between them; optionally layer-normalised before each ReLU.
+
+    The normalisation has no learned scale or shift: its purpose here is to bound the critic's features, and the next
+    layer's weights can undo any fixed scale.
+    """
+
+    weights: tuple[Float[Array, "fan_in fan_out"], ...]
+    biases: tuple[Float[Array, " fan_out"], ...]
+    layer_norm: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "batch fan_in"]) -> Float[Array, "batch fan_out"]:
+        last = len(self.weights) - 1
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias[None, :]
+            if i < last:
+                x = jax.nn.relu(normalise_features(x) if self.layer_norm else x)
+        return x
+
+
+def make_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = False) -> MLP:
+    """`sizes` = (inputs, hidden..., outputs)."""
+    keys = jax.random.split(key, 2 * (len(sizes) - 1))
+    weights, biases = [], []
+    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        bound = fan_in**-0.5
+        weights.append(jax.random.uniform(keys[2 * i], (fan_in, fan_out), minval=-bound, maxval=bound, dtype=float))
+        biases.append(jax.random.uniform(keys[2 * i + 1], (fan_out,), minval=-bound, maxval=bound, dtype=float))
+    return MLP(tuple(weights), tuple(biases), layer_norm)
+
+
+def make_ensemble(make: Callable[[PRNGKeyArray], MLP], key: PRNGKeyArray, members: int) -> MLP:
+    """Independent members stacked on a leading axis: their layers become one batched product."""
+    return jax.vmap(make)(jax.random.split(key, members))
+
+
+def normalise_features(x: Float[Array, "batch n"], eps: float = 1e-5) -> Float[Array, "batch n"]:
+    mean = x.mean(axis=-1, keepdims=True)
+    centred = x - mean
+    variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + eps)
+
+
+class AdamState(NamedTuple):
+    count: Int[Array, ""]
+    first: PyTree
+    second: PyTree
+
+
+def adam_init(params: PyTree) -> AdamState:
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return AdamState(jnp.zeros((), jnp.int32), zeros, jax.tree.map(jnp.copy, zeros))
+
+
+def adam_step(
+    params: PyTree, grads: PyTree, state: AdamState, lr: Float[Array, ""] | float,
+    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8,
+) -> tuple[PyTree, AdamState]:
+    """One step of Adam (Kingma and Ba 2015) with bias correction, as PyTorch computes it."""
+    count = state.count + 1
+    n = count.astype(float)
+    first = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.first, grads)
+    second = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.second, grads)
+    step_size = lr / (1 - b1**n)
+    root_correction = jax.lax.rsqrt(1 - b2**n)
+    params = jax.tree.map(
+        lambda p, m, v: p - step_size * m / (jnp.sqrt(v) * root_correction + eps), params, first, second
+    )
+    return params, AdamState(count, first, second)
+
+
+def soft_update(target: PyTree, online: PyTree, tau: Float[Array, ""] | float) -> PyTree:
+    """Polyak averaging: target <- (1 - tau) target + tau online."""
+    return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)

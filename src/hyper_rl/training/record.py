@@ -1,0 +1,88 @@
+"""What a run records about its own behaviour between two evaluations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Episode(NamedTuple):
+    """The episode in progress."""
+
+    number: Int[Array, ""]
+    step: Int[Array, ""]
+    length: Int[Array, ""]
+    """L: the learner 'task' acts in the first L-1 steps."""
+    reposition_return: Float[Array, ""]
+    explore_return: Float[Array, ""]
+
+
+class Window(NamedTuple):
+    """Sums since the last evaluation, over finished episodes and over updates."""
+
+    episodes: Int[Array, ""]
+    reposition_successes: Int[Array, ""]
+    explore_successes: Int[Array, ""]
+    reposition_return: Float[Array, ""]
+    explore_return: Float[Array, ""]
+    length: Float[Array, ""]
+    updates: Int[Array, ""]
+    loss: Float[Array, " learners"]
+    actor_loss: Float[Array, " learners"]
+    bonus_loss: Float[Array, ""]
+    bonus_mean: Float[Array, ""]
+    bonus_divisor: Float[Array, ""]
+    task_share: Float[Array, ""]
+
+
+class Totals(NamedTuple):
+    """Since the first step."""
+
+    goals: Int[Array, ""]
+    visits: Int[Array, " cells"]
+
+
+def begin_episode(number: Int[Array, ""], length: Int[Array, ""]) -> Episode:
+    zero = jnp.zeros((), float)
+    return Episode(number, jnp.zeros((), jnp.int32), length, zero, zero)
+
+
+def empty_window(learners: int) -> Window:
+    count, number = jnp.zeros((), jnp.int32), jnp.zeros((), float)
+    per_learner = jnp.zeros((learners,), float)
+    return Window(
+        episodes=count, reposition_successes=count, explore_successes=count,
+        reposition_return=number, explore_return=number, length=number,
+        updates=count, loss=per_learner, actor_loss=per_learner, bonus_loss=number,
+        bonus_mean=number, bonus_divisor=number, task_share=number,
+    )  # fmt: skip
+
+
+def empty_totals(cells: int) -> Totals:
+    return Totals(jnp.zeros((), jnp.int32), jnp.zeros((cells,), jnp.int32))
+
+
+def take_step(episode: Episode, reward: Float[Array, ""], repositioning: Bool[Array, ""]) -> Episode:
+    zero = jnp.zeros((), float)
+    return episode._replace(
+        step=episode.step + 1,
+        reposition_return=episode.reposition_return + jnp.where(repositioning, reward, zero),
+        explore_return=episode.explore_return + jnp.where(repositioning, zero, reward),
+    )
+
+
+def finish_episode(
+    window: Window, episode: Episode, done: Bool[Array, ""], success: Bool[Array, ""], repositioning: Bool[Array, ""]
+) -> Window:
+    """Add the episode to the sums if it is `done`. A success belongs to whoever took the last step."""
+    count, number = done.astype(jnp.int32), done.astype(float)
+    return window._replace(
+        episodes=window.episodes + count,
+        reposition_successes=window.reposition_successes + (success & repositioning).astype(jnp.int32),
+        explore_successes=window.explore_successes + (success & ~repositioning).astype(jnp.int32),
+        reposition_return=window.reposition_return + number * episode.reposition_return,
+        explore_return=window.explore_return + number * episode.explore_return,
+        length=window.length + number * episode.length.astype(float),
+    )
