@@ -48,7 +48,7 @@ class Steps(NamedTuple):
 
 
 def record_contact_steps(env: Any, layout: MazeLayout, seed: int, episodes: int) -> Steps:
-    """Random held actions from random cells; half of them full force along the diagonals, which presses into corners."""
+    """Random held actions from random cells; half are full force along a diagonal, which presses into corners."""
     rng = np.random.default_rng(seed)
     rows: list[tuple[Any, Any, Any, int]] = []
     for episode in range(episodes):
@@ -62,6 +62,27 @@ def record_contact_steps(env: Any, layout: MazeLayout, seed: int, episodes: int)
             if walls:
                 rows.append((observation, action, after, walls))
             observation = after
+    before, actions, afters, counts = zip(*rows, strict=True)
+    return Steps(np.array(before), np.array(actions), np.array(afters), np.array(counts))
+
+
+def place_and_step(env: Any, layout: MazeLayout, seed: int, tries: int) -> Steps:
+    """Single steps from states set by hand, deeper in walls and corners than a drive gets: also triple contacts."""
+    rng = np.random.default_rng(seed)
+    env.reset(seed=seed)
+    rows: list[tuple[Any, Any, Any, int]] = []
+    for _ in range(tries):
+        centre = layout.centre(layout.free_cells[rng.integers(len(layout.free_cells))])
+        gap = rng.uniform(0.0, 0.11, 2)
+        if rng.random() < 0.5:
+            gap[rng.integers(2)] = rng.uniform(0.0, 0.5)
+        position = np.array(centre) + rng.choice([-1.0, 1.0], 2) * (0.5 - gap)
+        velocity = rng.uniform(-6, 6, 2) * rng.choice([1.0, 0.1, 0.01])
+        action = rng.uniform(-1, 1, 2) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], 2)
+        env.point_env.set_state(position, velocity)
+        after = env.step(action)[0]["observation"]
+        if env.data.ncon > 1:
+            rows.append((np.concatenate([position, velocity]), action, after, env.data.ncon - 1))
     before, actions, afters, counts = zip(*rows, strict=True)
     return Steps(np.array(before), np.array(actions), np.array(afters), np.array(counts))
 
@@ -80,7 +101,7 @@ def test_free_flight_follows_mujoco_for_1000_steps(make_mujoco: MakeMujoco) -> N
     env = make_mujoco(layout)
     cell = np.array([25, 25])
     first = env.reset(seed=0, options={"reset_cell": cell, "goal_cell": cell})[0]["observation"]
-    turn = np.arange(1000) * (2 * np.pi / 700)
+    turn = np.arange(1000) * (2 * np.pi / 550)
     actions = np.stack([np.cos(turn), np.sin(0.7 * turn)], axis=1)
     expected = np.array([env.step(action)[0]["observation"] for action in actions])
     assert np.abs(expected[:, :2]).max() < side / 2 - 1.5, "the flight must stay clear of the walls"
@@ -99,14 +120,17 @@ def test_free_flight_follows_mujoco_for_1000_steps(make_mujoco: MakeMujoco) -> N
 def test_one_step_equals_mujoco_solved_to_the_end(layout: MazeLayout, make_mujoco: MakeMujoco) -> None:
     env = make_mujoco(layout)
     env.model.opt.tolerance, env.model.opt.iterations = 0.0, 100
-    steps = record_contact_steps(env, layout, seed=1, episodes=60)
-    assert min((steps.walls == n).sum() for n in (1, 2, 3)) > 20, "single, double and triple contacts must occur"
-    assert one_step_velocity_error(layout, steps).max() < 1e-8
+    driven = record_contact_steps(env, layout, seed=1, episodes=100)
+    assert min((driven.walls == n).sum() for n in (1, 2)) > 200, "walls, seams and corners must occur"
+    assert one_step_velocity_error(layout, driven).max() < 1e-8
+    placed = place_and_step(env, layout, seed=1, tries=10_000)
+    assert min((placed.walls == n).sum() for n in (1, 2, 3)) > 200, "also all three walls at once"
+    assert one_step_velocity_error(layout, placed).max() < 1e-8
 
 
 @pytest.mark.parametrize("layout", [MEDIUM, LARGE], ids=["medium", "large"])
 def test_one_step_agrees_with_mujoco_as_shipped(layout: MazeLayout, make_mujoco: MakeMujoco) -> None:
-    steps = record_contact_steps(make_mujoco(layout), layout, seed=2, episodes=60)
+    steps = record_contact_steps(make_mujoco(layout), layout, seed=2, episodes=100)
     assert (one_step_velocity_error(layout, steps) < 1e-5).mean() >= 0.999
 
 
@@ -117,8 +141,8 @@ class Route(NamedTuple):
 
 
 ROUTES = (Route(MEDIUM, (1, 1), (6, 6)), Route(LARGE, (1, 1), (7, 10)), Route(MEDIUM, (6, 1), (1, 6)))
-# Look-ahead, stiffness, damping: one careful driver, and one fast driver who scrapes along the walls.
-DRIVERS = ((1, 2.0, 0.4), (2, 3.0, 0.5))
+# Look-ahead, stiffness, damping. Both cut corners, so that they touch walls; the second leans on them.
+DRIVERS = ((2, 3.0, 0.3), (3, 2.0, 0.3))
 EPISODES = 50
 LIMIT = 1000
 
@@ -174,5 +198,5 @@ def drive_ours(
 def test_float32_drives_take_as_many_steps_as_mujoco(make_mujoco: MakeMujoco) -> None:
     drives = [drive_both(make_mujoco(route.layout), route, driver) for route in ROUTES for driver in DRIVERS]
     assert all((drive.mujoco < LIMIT).all() for drive in drives), "every drive must reach its goal"
-    assert max(drive.contact_share for drive in drives) > 0.05, "some drives must use the walls"
+    assert min(drive.contact_share for drive in drives) > 0.03, "every route must use the walls"
     assert sum((drive.mujoco == drive.ours).sum() for drive in drives) >= 295

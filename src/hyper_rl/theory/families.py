@@ -125,7 +125,7 @@ def room(size: int = 30, horizon: int = 100, sub_goal: tuple[int, int] = (17, 17
 
 
 def _at(state: int, states: int) -> np.ndarray:
-    return np.eye(states)[state]
+    return np.asarray(np.eye(states)[state])
 
 
 def _at_least(field: str, value: int, least: int) -> None:

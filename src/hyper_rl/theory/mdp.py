@@ -45,7 +45,7 @@ class LinearMDP(eqx.Module):
 
     def transition(self, h: int) -> Float[np.ndarray, "S A S"]:
         """P_h, whichever way it is stored."""
-        return self.transitions[min(h, len(self.transitions) - 1)]
+        return np.asarray(self.transitions[min(h, len(self.transitions) - 1)])
 
 
 def linear_mdp(
@@ -81,12 +81,14 @@ def _assemble(
     law = law[None] if law.ndim == 3 else law
     if law.shape not in {(1, states, actions, states), (horizon, states, actions, states)}:
         raise UserError(
-            f"transitions: shape {law.shape}; must be [S, A, S], or [H, S, A, S] with H={horizon}, S={states}, A={actions}"
+            f"transitions: shape {law.shape}; must be [S, A, S] or [H, S, A, S], H={horizon}, S={states}, A={actions}"
         )
     pay = _array("rewards", rewards)
     pay = np.broadcast_to(pay, (horizon, *pay.shape)) if pay.ndim == 2 else pay
     if pay.shape != (horizon, states, actions):
-        raise UserError(f"rewards: shape {pay.shape}; must be [S, A] or [H, S, A] with H={horizon}, S={states}, A={actions}")
+        raise UserError(
+            f"rewards: shape {pay.shape}; must be [S, A] or [H, S, A] with H={horizon}, S={states}, A={actions}"
+        )
     first = _array("start", start)
     if first.shape != (states,):
         raise UserError(f"start: shape {first.shape}; must be [S] with S={states}")
@@ -96,7 +98,7 @@ def _assemble(
     return mdp
 
 
-def _array(field: str, values: ArrayLike) -> Float[np.ndarray, "..."]:
+def _array(field: str, values: ArrayLike) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
@@ -145,10 +147,12 @@ def _check_linear(mdp: LinearMDP) -> None:
             off = np.abs(flat @ parameters - target).max(-1).reshape(mdp.states, mdp.actions)
             if (found := _first(off > FIT_TOLERANCE)) is not None:
                 raise UserError(
-                    f"{field}[h={h}, s={found[0]}, a={found[1]}] is off by {off[found]:.3g} from any linear function of "
-                    "the features: a linear MDP needs an exact one"
+                    f"{field}[h={h}, s={found[0]}, a={found[1]}] is off by {off[found]:.3g} from any linear function "
+                    "of the features: a linear MDP needs an exact one"
                 )
             norm = float(np.linalg.norm(parameters.sum(-1)))
             if norm > limit:
                 symbol = "θ" if field == "rewards" else "μ(S)"
-                raise UserError(f"{field}[h={h}] needs ||{symbol}|| = {norm:.6g}: must be at most sqrt(d) = {limit:.6g}")
+                raise UserError(
+                    f"{field}[h={h}] needs ||{symbol}|| = {norm:.6g}: must be at most sqrt(d) = {limit:.6g}"
+                )

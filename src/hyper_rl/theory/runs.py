@@ -7,7 +7,7 @@ optimistic and pessimistic estimates stand to Q*; nothing here is sampled but th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -19,10 +19,12 @@ from hyper_rl.errors import UserError
 from hyper_rl.theory import lsvi
 from hyper_rl.theory.lsvi import OPTIMISTIC, PESSIMISTIC, PLAIN, Estimates, Statistics, Tables
 from hyper_rl.theory.mdp import LinearMDP
-from hyper_rl.theory.settings import Settings, settings
-from hyper_rl.theory.solve import optimal
+from hyper_rl.theory.settings import Settings, make_settings
+from hyper_rl.theory.solve import optimal, reachable
 
 Algorithm = Literal["linear-ucb-hyper", "lsvi-ucb"]
+Record: TypeAlias = dict[str, Array]
+"""One episode of a `Trace`, still on the device."""
 CHUNK = 250
 """Episodes per call of the compiled program; progress is told between calls."""
 
@@ -30,6 +32,13 @@ CHUNK = 250
 class RunState(eqx.Module):
     statistics: Statistics
     estimates: Estimates
+
+
+class Truth(NamedTuple):
+    """What the estimates are held against; the algorithm never sees it."""
+
+    q: Float[Array, "H S A"]
+    reachable: Bool[Array, "H S"]
 
 
 class Trace(NamedTuple):
@@ -43,6 +52,8 @@ class Trace(NamedTuple):
     """V of what acted in this episode, its L given."""
     upper_slack: Float[np.ndarray, "R K"]
     """min over (h,s,a) of Q̂ - Q*: negative where optimism fails."""
+    upper_slack_reachable: Float[np.ndarray, "R K"]
+    """The same over (h,s) that some policy reaches: the others never get data, and keep Q̂ = clip(β·||φ||/sqrt(λ))."""
     lower_slack: Float[np.ndarray, "R K"]
     """min over (h,s,a) of Q* - Q̌: negative where pessimism fails."""
     upper_free: Float[np.ndarray, "R K"]
@@ -68,11 +79,11 @@ def grid(
     if seeds < 1:
         raise UserError(f"seeds = {seeds}: must be at least 1")
     # Checked before they are multiplied out, so that the index in a message is the caller's own.
-    settings([*betas], [1.0] * len(betas), [ridge] * len(betas))
-    settings([0.0] * len(ps), [*ps], [ridge] * len(ps))
+    make_settings([*betas], [1.0] * len(betas), [ridge] * len(betas))
+    make_settings([0.0] * len(ps), [*ps], [ridge] * len(ps))
     cells = [(beta, p, seed) for p in ps for beta in betas for seed in range(seeds)]
     beta, p, seed = zip(*cells, strict=True)
-    return settings(beta, p, [ridge] * len(cells)), np.asarray(seed)
+    return make_settings(beta, p, [ridge] * len(cells)), np.asarray(seed)
 
 
 def run(
@@ -85,18 +96,18 @@ def run(
     """Runs `episodes` episodes of Linear-UCB-Hyper for every entry of `chosen` and `seeds`."""
     if episodes < 1:
         raise UserError(f"episodes = {episodes}: must be at least 1")
-    best = optimal(mdp)
+    best, reached = optimal(mdp), reachable(mdp)
     with jax.enable_x64(True):
         lanes: Settings = jax.tree.map(jnp.asarray, chosen)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
         state = _begin(mdp, lanes)
-        parts: list[Trace] = []
+        parts: list[dict[str, np.ndarray]] = []
         for first in range(0, episodes, CHUNK):
             count = min(CHUNK, episodes - first)
-            state, part = _advance(mdp, best.q, lanes, keys, state, jnp.asarray(first), count)
-            parts.append(Trace(*(np.asarray(leaf) for leaf in part)))
+            state, part = _advance(mdp, best.q, reached, lanes, keys, state, jnp.asarray(first), count)
+            parts.append({field: np.asarray(leaf) for field, leaf in part.items()})
             progress(first + count, episodes)
-    trace = Trace(*(np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)))
+    trace = Trace(**{field: np.concatenate([part[field] for part in parts], axis=1) for field in Trace._fields})
     return Result(trace, jax.tree.map(np.asarray, state), chosen, seeds, best.value)
 
 
@@ -115,17 +126,18 @@ def _begin(mdp: LinearMDP, lanes: Settings) -> RunState:
 def _advance(
     mdp: LinearMDP,
     optimal_q: Float[np.ndarray, "H S A"],
+    reached: Bool[np.ndarray, "H S"],
     lanes: Settings,
     keys: PRNGKeyArray,
     state: RunState,
     first: Int[Array, ""],
     count: int,
-) -> tuple[RunState, Trace]:
-    world, target = lsvi.tables(mdp), jnp.asarray(optimal_q)
+) -> tuple[RunState, Record]:
+    world, truth = lsvi.tables(mdp), Truth(jnp.asarray(optimal_q), jnp.asarray(reached))
 
-    def one(chosen: Settings, key: PRNGKeyArray, state: RunState) -> tuple[RunState, Trace]:
-        def body(state: RunState, k: Int[Array, ""]) -> tuple[RunState, Trace]:
-            return _episode(world, target, chosen, jax.random.fold_in(key, k), state)
+    def one(chosen: Settings, key: PRNGKeyArray, state: RunState) -> tuple[RunState, Record]:
+        def body(state: RunState, k: Int[Array, ""]) -> tuple[RunState, Record]:
+            return _episode(world, truth, chosen, jax.random.fold_in(key, k), state)
 
         return jax.lax.scan(body, state, first + jnp.arange(count))
 
@@ -133,11 +145,11 @@ def _advance(
 
 
 def _episode(
-    world: Tables, optimal_q: Float[Array, "H S A"], chosen: Settings, key: PRNGKeyArray, state: RunState
-) -> tuple[RunState, Trace]:
+    world: Tables, truth: Truth, chosen: Settings, key: PRNGKeyArray, state: RunState
+) -> tuple[RunState, Record]:
     """Algorithm 1's loop body."""
     length_key, roll_key = jax.random.split(key)
-    horizon = optimal_q.shape[0]
+    horizon = truth.q.shape[0]
     length = lsvi.repositioning_length(length_key, jnp.asarray(chosen.p))
     q = state.estimates.q
     both = lsvi.greedy(q[:, : PLAIN + 1])
@@ -153,17 +165,18 @@ def _episode(
 
     explorer, task, acted = lsvi.policy_values(world, jnp.concatenate([both, behaviour[:, None]], axis=1))
     upper, lower = q[:, OPTIMISTIC], q[:, PESSIMISTIC]
-    trace = Trace(
+    record = Record(
         task_value=task,
         explorer_value=explorer,
         behaviour_value=acted,
-        upper_slack=jnp.min(upper - optimal_q),
-        lower_slack=jnp.min(optimal_q - lower),
+        upper_slack=jnp.min(upper - truth.q),
+        upper_slack_reachable=jnp.min(jnp.where(truth.reachable[:, :, None], upper - truth.q, jnp.inf)),
+        lower_slack=jnp.min(truth.q - lower),
         upper_free=jnp.mean((upper < horizon).astype(q.dtype)),
         lower_free=jnp.mean((lower > 0).astype(q.dtype)),
         updated=update,
     )
-    return RunState(statistics, estimates), trace
+    return RunState(statistics, estimates), record
 
 
 def output_value(trace: Trace, algorithm: Algorithm) -> Float[np.ndarray, "R K"]:

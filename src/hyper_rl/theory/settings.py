@@ -26,7 +26,7 @@ class Settings(eqx.Module):
     """λ: the ridge of Λ."""
 
 
-def settings(
+def make_settings(
     beta: Sequence[float], p: Sequence[float], ridge: Sequence[float], beta_low: Sequence[float] | None = None
 ) -> Settings:
     """One entry per run in every field; `beta_low` defaults to `beta`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from hyper_rl.errors import UserError
 from hyper_rl.theory.mdp import LinearMDP
@@ -41,6 +41,15 @@ def policy_value(mdp: LinearMDP, policy: Float[np.ndarray, "H S A"]) -> Solution
         h, s = (int(i) for i in wrong[0])
         raise UserError(f"policy[h={h}, s={s}] = {policy[h, s].tolist()}: must be probabilities that sum to 1")
     return _backward(mdp, lambda h, q: (policy[h] * q).sum(-1))
+
+
+def reachable(mdp: LinearMDP) -> Bool[np.ndarray, "H S"]:
+    """Which states some policy visits at each step with positive probability."""
+    seen = np.zeros((mdp.horizon, mdp.states), dtype=bool)
+    seen[0] = mdp.start > 0
+    for h in range(mdp.horizon - 1):
+        seen[h + 1] = (mdp.transition(h)[seen[h]] > 0).any((0, 1))
+    return seen
 
 
 def _backward(mdp: LinearMDP, state_value: Callable[[int, np.ndarray], np.ndarray]) -> Solution:

@@ -1,0 +1,94 @@
+"""`hyper-rl evaluate RUN`: judge the saved agents of a run folder again, on fresh episodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from hyper_rl.cli.tables import show
+from hyper_rl.errors import require, require_count
+from hyper_rl.training.agent_file import Agent, read_agent
+from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
+from hyper_rl.training.run_folder import RunFolder
+from hyper_rl.types import stack_runs
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Judge the agents of a run folder on fresh episodes."""
+
+    folder: tyro.conf.Positional[Path]
+    """Run folder."""
+    episodes: int = 100
+    """Episodes for each agent."""
+    run: int | None = None
+    """Only this run of the folder; default: all of them."""
+    seed: int = 1_000_000
+    """Seed of the episodes; far from those of training."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def run_evaluate(options: EvaluateOptions) -> int:
+    require_count("episodes", options.episodes)
+    require_count("seed", options.seed, low=0)
+    folder, config = RunFolder.open(options.folder)
+    folder.read_result()
+    total = len(config.runs)
+    if options.run is not None:
+        require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
+    wanted = list(range(total)) if options.run is None else [options.run]
+    agents = [read_agent(folder.agent(run), config) for run in wanted]
+    judged = judge_agents(agents, options.episodes, options.seed)
+    entries = [
+        {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
+        for i, run in enumerate(wanted)
+    ]
+    document = {"task": config.task, "method": config.method, "episodes": options.episodes, "seed": options.seed, "runs": entries}
+    if options.json:
+        print(json.dumps(document))
+    else:
+        _print_table(document)
+    return 0
+
+
+def judge_agents(agents: list[Agent], episodes: int, seed: int) -> Judgement:
+    """All agents on the same `episodes` starts, as one program."""
+    task = stack_runs([agent.task for agent in agents])
+    learner = stack_runs([agent.learner for agent in agents])
+    policies = stack_runs([agent.policy for agent in agents])
+    keys = jax.numpy.stack([jax.random.key(seed)] * len(agents))
+    judge = jax.jit(partial(judge_episodes, episodes=episodes))
+    return jax.device_get(summarise(*judge(task, learner, policies, keys)))
+
+
+def _entry(judged: Judgement, index: int) -> dict[str, float | None]:
+    named = {
+        "success": judged.success,
+        "return": judged.total,
+        "steps_to_goal": judged.steps_to_goal,
+        "discounted_return": judged.discounted,
+        "critic_estimate": judged.estimate,
+    }
+    return {name: None if np.isnan(values[index]) else float(values[index]) for name, values in named.items()}
+
+
+def _print_table(document: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{document['method']} on {document['task']}, {document['episodes']} episodes each")
+    columns = ("run", "beta", "seed", "success", "return", "steps to goal", "discounted", "estimate")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for run in document["runs"]:
+        numbers = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
+        table.add_row(str(run["run"]), f"{run['beta']:g}", str(run["seed"]), *(show(run[name]) for name in numbers))
+    Console().print(table)

@@ -1,0 +1,101 @@
+"""The command `hyper-rl`: one line per error, never a traceback for something the user can fix."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+USAGE = """usage: hyper-rl COMMAND ...
+
+Curiosity-driven exploration that needs no tuning of beta.
+
+  train TASK     train one method on a task, over seeds and betas as one program
+  evaluate RUN   judge the saved agents of a run folder on fresh episodes
+  tasks          list the tasks
+  demo           Hyper and UCB-Q in the room over three betas, with pictures
+  linear MDP     Linear-UCB-Hyper and LSVI-UCB on a linear MDP
+
+Each command answers to --help. Version: hyper-rl --version
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0 if words else 2
+    if words[0] == "--version":
+        from hyper_rl import __version__
+
+        print(f"hyper-rl {__version__}")
+        return 0
+    from hyper_rl.errors import UserError, unknown_name
+
+    try:
+        if words[0] not in COMMANDS:
+            raise unknown_name("command", words[0], COMMANDS)
+        return COMMANDS[words[0]](words[1:])
+    except UserError as error:
+        print(f"hyper-rl: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _train(words: Sequence[str]) -> int:
+    from hyper_rl.cli.train import run_train
+    from hyper_rl.training.trainer import Interrupted
+
+    try:
+        return run_train(words)
+    except Interrupted as stop:
+        print(f"hyper-rl: {stop}", file=sys.stderr)
+        return 130
+
+
+def _evaluate(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.evaluate import EvaluateOptions, run_evaluate
+
+    return run_evaluate(tyro.cli(EvaluateOptions, prog="hyper-rl evaluate", args=list(words)))
+
+
+def _tasks(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.tasks import TasksOptions, run_tasks
+
+    return run_tasks(tyro.cli(TasksOptions, prog="hyper-rl tasks", args=list(words)))
+
+
+def _demo(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.demo import DemoOptions, run_demo
+
+    return run_demo(tyro.cli(DemoOptions, prog="hyper-rl demo", args=list(words)))
+
+
+def _linear(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.linear import LinearArgs, run_linear
+
+    return run_linear(tyro.cli(LinearArgs, prog="hyper-rl linear", args=list(words)))
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "evaluate": _evaluate,
+    "tasks": _tasks,
+    "demo": _demo,
+    "linear": _linear,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""`hyper-rl train`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from hyper_rl.cli.tables import print_result
+from hyper_rl.cli.train_options import TrainOptions, default_options, resolve
+from hyper_rl.config import Config
+from hyper_rl.errors import UserError
+from hyper_rl.training.progress import Progress, show_progress
+from hyper_rl.training.run_folder import RunFolder
+from hyper_rl.training.trainer import Saving, resume, train
+
+
+def run_train(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    saving = Saving(options.checkpoint_seconds, options.keep)
+    if options.resume is not None:
+        folder = options.resume
+        config = check_resume(options, arguments)
+        total = options.extend_steps or config.steps
+        result = resume(
+            folder, extend_steps=options.extend_steps, saving=saving, open_progress=progress_for(config, total)
+        )
+    else:
+        if options.extend_steps is not None:
+            raise UserError("extend_steps: only continues a run; give --resume DIR with it")
+        config = resolve(options)
+        folder = options.out or Path("runs") / f"{config.task}-{config.method}-{config.preset}"
+        result = train(config, folder, saving=saving, open_progress=progress_for(config, config.steps))
+    if options.json:
+        print(json.dumps({**result, "folder": str(folder)}))
+    else:
+        print_result(result, folder)
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> TrainOptions:
+    """The preset decides the defaults that `--help` shows, so it is looked up first."""
+    scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    scout.add_argument("--preset", default="robust")
+    preset = scout.parse_known_args(list(arguments))[0].preset
+    return tyro.cli(
+        TrainOptions, prog="hyper-rl train", args=list(arguments), default=default_options(preset)
+    )
+
+
+def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
+    """`--resume DIR` stands alone; settings repeated beside it must be those of the folder."""
+    assert options.resume is not None
+    _, config = RunFolder.open(options.resume)
+    if options.out is not None and options.out != options.resume:
+        raise UserError(f"out: got {str(options.out)!r}, must be left out with --resume")
+    allowed = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out"}
+    defaults = default_options(options.preset)
+    given = {
+        f.name
+        for f in dataclasses.fields(options)
+        if f.name not in allowed and getattr(options, f.name) != getattr(defaults, f.name)
+    }
+    if any(word.startswith("--preset") for word in arguments):
+        given.add("preset")
+    if not given:
+        return config
+    wanted = resolve(dataclasses.replace(options, task=options.task or config.task))
+    for f in dataclasses.fields(Config):
+        mine, theirs = getattr(wanted, f.name), getattr(config, f.name)
+        if _as_data(mine) != _as_data(theirs):
+            raise UserError(
+                f"{f.name}: got {mine!r}, but {options.resume} was made with {theirs!r}; "
+                "resume with --resume DIR alone, or start a new folder"
+            )
+    return config
+
+
+def _as_data(value: Any) -> Any:
+    return json.loads(json.dumps(value if not hasattr(value, "items") else dict(value)))
+
+
+def progress_for(config: Config, total: int) -> Any:
+    def open_progress(first: int) -> AbstractContextManager[Progress]:
+        runs = len(config.runs)
+        label = f"{config.method} on {config.task}" + (f" ({runs} runs)" if runs > 1 else "")
+        return show_progress(label, total, first, sys.stderr)
+
+    return open_progress

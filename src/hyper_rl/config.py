@@ -1,0 +1,190 @@
+"""A run folder's configuration: every number written out, nothing left to a default that may change.
+
+`Config` is what `config.json` holds and what `build_program` turns into one program over `betas` x `seeds`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from hyper_rl.bonuses.registry import BONUSES
+from hyper_rl.envs.registry import find_task
+from hyper_rl.errors import (
+    UserError,
+    require,
+    require_choice,
+    require_count,
+    require_finite,
+    require_probability,
+)
+from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.methods.explorer_reward import ExplorerReward
+from hyper_rl.methods.policies import METHODS, make_policies
+from hyper_rl.presets import PRESETS
+from hyper_rl.training.program import Program, Streams
+from hyper_rl.types import stack_runs
+
+CONFIG_VERSION = 1
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Config:
+    """R = len(betas) x len(seeds) runs of one program, in that order."""
+
+    task: str
+    method: str
+    learner: str
+    bonus: str
+    """'none' for exploit, which has no explorer."""
+    preset: str
+    betas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    schedule_steps: int
+    """Steps over which p decays: the budget the runs were begun with, even when more steps are added later."""
+    warmup: int
+    eval_every: int
+    eval_episodes: int
+    p_start: float
+    p_end: float
+    lengths: str
+    bonus_scale: str
+    reward_scale: str
+    capacity: int
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    learner_options: Mapping[str, Any] = field(default_factory=dict)
+    bonus_options: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = "float32"
+    version: int = CONFIG_VERSION
+
+    @property
+    def runs(self) -> list[tuple[float, int]]:
+        """(beta, seed) of each run."""
+        return [(beta, seed) for beta in self.betas for seed in self.seeds]
+
+    def check(self) -> None:
+        """Refuse what cannot work, before any of it starts."""
+        find_task(self.task)
+        require_choice("method", self.method, METHODS)
+        require_choice("learner", self.learner, LEARNERS)
+        require_choice("bonus", self.bonus, [*BONUSES, "none"])
+        require_choice("preset", self.preset, PRESETS)
+        require(bool(self.betas), "beta", list(self.betas), "at least one value")
+        for beta in self.betas:
+            require_finite("beta", beta, low=0.0)
+        require(len(set(self.betas)) == len(self.betas), "beta", list(self.betas), "a list without repetitions")
+        require(bool(self.seeds), "seeds", len(self.seeds), "a whole number >= 1")
+        for seed in self.seeds:
+            require(0 <= seed <= LARGEST_SEED, "seed", seed, f"between 0 and {LARGEST_SEED}")
+        for name, low in (("steps", 1), ("schedule_steps", 1), ("warmup", 0), ("eval_every", 1), ("eval_episodes", 1)):
+            require_count(name, getattr(self, name), low=low)
+        require_count("capacity", self.capacity, low=1)
+        require(self.steps < 2**31, "steps", self.steps, "below 2^31")
+        require_probability("p_start", self.p_start)
+        require_probability("p_end", self.p_end)
+        require_choice("lengths", self.lengths, ("bounded", "plain"))
+        require(
+            self.bonus != "none" or self.method == "exploit", "bonus", self.bonus, f"a bonus when the method is {self.method}"
+        )
+        parts = build_parts(self)
+        parts.learner.check(parts.task.spec)
+        if parts.bonus is not None:
+            parts.bonus.check(parts.task.spec)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str, name: str) -> Config:
+        """`name`: the file, for the error message."""
+        try:
+            data = json.loads(text)
+            known = {f.name for f in dataclasses.fields(Config)}
+            if set(data) != known:
+                raise ValueError(f"fields differ: {sorted(set(data) ^ known)}")
+            if data["version"] != CONFIG_VERSION:
+                raise ValueError(f"format version {data['version']}, this program reads {CONFIG_VERSION}")
+            for key in ("betas", "seeds"):
+                data[key] = tuple(data[key])
+            return Config(**data)
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{name}: not a configuration this version can read: {error}") from None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The modules of a configuration, without the run axis."""
+
+    task: Any
+    learner: Any
+    bonus: Any
+
+
+def build_parts(config: Config) -> Parts:
+    task = _with_options("task", find_task(config.task).make, config.task_options)
+    learner = _with_options(config.learner, LEARNERS[config.learner], config.learner_options)
+    bonus = None
+    if config.bonus != "none":
+        bonus = _with_options(config.bonus, BONUSES[config.bonus], config.bonus_options)
+    return Parts(task, learner, bonus)
+
+
+def _with_options(what: str, make: Any, options: Mapping[str, Any]) -> Any:
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    try:
+        return make(**values)
+    except TypeError as error:
+        raise UserError(f"{what}: options {sorted(values)} do not fit: {error}") from None
+
+
+def options_of(module: eqx.Module) -> dict[str, Any]:
+    """A configured module as plain data for `config.json`."""
+    return {f.name: getattr(module, f.name) for f in dataclasses.fields(module)}
+
+
+def build_program(config: Config) -> Program:
+    """All runs of the configuration, stacked on the run axis."""
+    parts = build_parts(config)
+    programs = [
+        Program(
+            task=parts.task,
+            learner=parts.learner,
+            bonus=parts.bonus,
+            policies=make_policies(config.method, config.p_start, config.p_end, bounded=config.lengths == "bounded"),
+            explorer_reward=ExplorerReward(
+                float(beta), bonus_scale=config.bonus_scale, reward_scale=config.reward_scale  # type: ignore[arg-type]
+            ),
+            streams=Streams.from_seed(seed),
+            budget=config.schedule_steps,  # type: ignore[arg-type]
+            capacity=config.capacity,
+        )
+        for beta, seed in config.runs
+    ]
+    return stack_runs(programs)
+
+
+def default_horizon(task: str, options: Mapping[str, Any]) -> int:
+    made = _with_options("task", find_task(task).make, options)
+    return int(made.horizon)
+
+
+def suggest_capacity(steps: int) -> int:
+    """The whole history up to the usual million."""
+    return max(1, min(steps, 1_000_000))
+
+
+def check_precision(config: Config) -> None:
+    """A run folder continues in the number format it was begun with."""
+    now = "float64" if jax.config.jax_enable_x64 else "float32"
+    if config.precision != now:
+        raise UserError(f"precision: the run was made in {config.precision}, this process computes in {now}")
+
+

@@ -1,0 +1,173 @@
+"""Checkpoints: the whole state of all runs, in safetensors and JSON, never half written.
+
+    checkpoint/step-000000050000/state.safetensors   every array of every run
+                                 checkpoint.json     step, format version, check sums
+
+A checkpoint is written under a temporary name, flushed, and renamed, so a folder with a final name is complete. Check
+sums of both files are verified on reading: one that was cut short or changed is refused by name and the one before it
+is used. The curve lives beside it and only grows; the checkpoint knows how long it was and what it contained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from hyper_rl.errors import UserError
+
+FORMAT_VERSION = 1
+STATE_FILE, META_FILE = "state.safetensors", "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the run the checkpoint stands."""
+
+    step: int
+    evaluations: int
+    curve_bytes: int
+    curve_sha256: str
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint that cannot be trusted; the message names the file."""
+
+
+def flatten(tree: Any) -> dict[str, np.ndarray]:
+    """Leaves by path. Leaves that are views of one buffer are copied: the file format wants its own bytes."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): np.ascontiguousarray(jax.device_get(leaf)) for path, leaf in leaves}
+
+
+def unflatten(template: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
+    """Arrays back into the shape of `template` (arrays or `jax.eval_shape` results); every leaf must fit exactly."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(template)
+    paths = [jax.tree_util.keystr(path) for path, _ in leaves]
+    if set(paths) != set(arrays):
+        odd = sorted(set(paths) ^ set(arrays))[:3]
+        raise DamagedCheckpoint(f"{name}: holds other arrays than this configuration needs, e.g. {odd}")
+    for path, (_, leaf) in zip(paths, leaves, strict=True):
+        stored = arrays[path]
+        if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
+            raise DamagedCheckpoint(
+                f"{name}: {path} is {stored.dtype}{list(stored.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
+            )
+    return jax.tree_util.tree_unflatten(structure, [arrays[path] for path in paths])
+
+
+def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> Path:
+    """Write, flush, rename, then drop all but the newest `keep`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / f"step-{position.step:012d}"
+    temporary = folder / f".writing-{final.name}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    save_file(flatten(tree), temporary / STATE_FILE)
+    body = {"format_version": FORMAT_VERSION, **asdict(position), "state_sha256": file_sha256(temporary / STATE_FILE)}
+    (temporary / META_FILE).write_text(json.dumps({"body": body, "sha256": _body_sha256(body)}, indent=2) + "\n")
+    for path in (temporary / STATE_FILE, temporary / META_FILE, temporary):
+        flush(path)
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.rename(final)
+    flush(folder)
+    for old in list_checkpoints(folder)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    for leftover in folder.glob(".writing-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return final
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Newest first."""
+    return sorted(folder.glob("step-*"), reverse=True)
+
+
+def read_newest(
+    folder: Path, template: Callable[[int], Any], curve: Path, warn: Callable[[str], None]
+) -> tuple[Any, Position] | None:
+    """The newest checkpoint that is whole, or None when there is none at all.
+
+    `template(step)` gives the shapes to expect. Damaged ones are reported through `warn` and set aside under another
+    name once a whole one is found; if only damaged ones exist, that is an error, because silently starting over would
+    throw the run away.
+    """
+    problems: dict[Path, str] = {}
+    for path in list_checkpoints(folder):
+        try:
+            loaded = _read(path, template, curve)
+        except DamagedCheckpoint as problem:
+            problems[path] = str(problem)
+            warn(f"refused {problem}")
+            continue
+        for damaged in problems:
+            damaged.rename(_free_name(damaged.with_name(f"damaged-{damaged.name}")))
+        return loaded
+    if problems:
+        raise UserError(f"{folder}: no checkpoint can be used: {'; '.join(problems.values())}")
+    return None
+
+
+def _free_name(path: Path) -> Path:
+    count = 1
+    while path.exists():
+        path, count = path.with_name(f"{path.name}-{count}"), count + 1
+    return path
+
+
+def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any, Position]:
+    meta, state = path / META_FILE, path / STATE_FILE
+    try:
+        document = json.loads(meta.read_text())
+        body = document["body"]
+        intact = document["sha256"] == _body_sha256(body)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedCheckpoint(f"{meta}: cannot be read ({error})") from None
+    if not intact:
+        raise DamagedCheckpoint(f"{meta}: altered (check sum differs)")
+    if body["format_version"] != FORMAT_VERSION:
+        raise DamagedCheckpoint(f"{meta}: format version {body['format_version']}, this program reads {FORMAT_VERSION}")
+    if not state.is_file() or file_sha256(state) != body["state_sha256"]:
+        raise DamagedCheckpoint(f"{state}: missing, truncated or altered (check sum differs)")
+    position = Position(body["step"], body["evaluations"], body["curve_bytes"], body["curve_sha256"])
+    if head_sha256(curve, position.curve_bytes) != position.curve_sha256:
+        raise DamagedCheckpoint(f"{curve}: missing, truncated or altered before step {position.step}")
+    try:
+        arrays = load_file(state)
+    except (SafetensorError, OSError) as error:
+        raise DamagedCheckpoint(f"{state}: cannot be read ({error})") from None
+    return unflatten(template(position.step), arrays, str(state)), position
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def head_sha256(path: Path, count: int) -> str:
+    """Check sum of the first `count` bytes; of nothing where the file is shorter or missing."""
+    data = path.read_bytes()[:count] if path.is_file() else b""
+    return hashlib.sha256(data).hexdigest()
+
+
+def flush(path: Path) -> None:
+    """Make the file or folder itself durable, not only the process's view of it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _body_sha256(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,54 @@
+"""How much memory the runs will take, before any of it is taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+from hyper_rl.errors import UserError
+from hyper_rl.training.device_loop import init_runs
+from hyper_rl.training.program import Program
+from hyper_rl.training.replay import human_bytes
+from hyper_rl.types import tree_bytes
+
+HEADROOM = 0.9
+"""Share of the free memory that may be asked for: the rest is for compiling, evaluating and writing checkpoints."""
+
+
+def estimate(program: Program) -> tuple[int, int]:
+    """(bytes of everything, bytes of the replay) of all runs, from shapes alone."""
+    shapes = jax.eval_shape(init_runs, program)
+    return tree_bytes(shapes), tree_bytes(shapes.replay)
+
+
+def available() -> int | None:
+    """Free bytes on the device that computes; None where nobody can say."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        limit = stats.get("bytes_limit")
+        return None if limit is None else int(limit) - int(stats.get("bytes_in_use", 0))
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def check_fits(program: Program, runs: int) -> str:
+    """One line that says what will be taken; raises when it cannot be had."""
+    total, replay = estimate(program)
+    free = available()
+    line = f"memory: {human_bytes(total)} for {runs} run{'s' if runs != 1 else ''} (replay {human_bytes(replay)})"
+    if free is not None and total > HEADROOM * free:
+        raise UserError(
+            f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}) and {human_bytes(free)} "
+            "is free; lower --capacity, --seeds or the number of betas"
+        )
+    return line if free is None else f"{line}, {human_bytes(free)} free"
