@@ -4,7 +4,8 @@
 
 Prints one JSON object of microseconds per call. `update` is the library's whole `train` call; `sample` is the replay
 draw inside it, and for SBX `compiled_update` is the compiled program inside it alone, on one fixed batch already
-on the device. The parts need not add up to a step: what is missing is the libraries' own bookkeeping.
+on the device. The parts need not add up to a step: what is missing is the libraries' own bookkeeping. `cpu_seconds`
+covers the building, filling and timing: the figures are worth keeping only if others took next to none.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.peers.measure import Stopwatch
+from benchmarks.peers.measure import Stopwatch, cpu_seconds_between, read_cpu_time
 from benchmarks.peers.models import BATCH, PEERS, SETTINGS, Peer, build, set_torch_threads
 from benchmarks.synthetic_env import ACTIONS, SyntheticCheetah
 
@@ -104,7 +105,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--torch-threads", type=int, default=2)
     chosen = parser.parse_args()
-    print(json.dumps(time_parts(chosen.peer, chosen.repeats, chosen.torch_threads)))
+    begin = read_cpu_time()
+    parts = time_parts(chosen.peer, chosen.repeats, chosen.torch_threads)
+    print(json.dumps({**parts, "cpu_seconds": cpu_seconds_between(begin, read_cpu_time())}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def absorb() -> Callable[..., tuple[lsvi.Statistics, lsvi.Estimates]]:
                 return new, (new, lsvi.fit(world, new, chosen)) if every else None
 
             @jax.jit
-            def scan(episodes: lsvi.Episode) -> tuple[lsvi.Statistics, lsvi.Estimates]:
+            def scan(episodes: lsvi.Episode) -> Any:
                 last, each = jax.lax.scan(body, lsvi.no_data(world, jnp.asarray(ridge)), episodes)
                 return each if every else (last, lsvi.fit(world, last, chosen))
 

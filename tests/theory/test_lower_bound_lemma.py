@@ -2,7 +2,7 @@
 
 Its induction needs max_a Q̌_{h+1} <= V^π_{h+1}, which a policy that plays a bad action breaks at once. Both data sets
 below satisfy what the event E is used for, |<φ,w̌> - Q^π - P(V̌ - V^π)| <= β'·||φ||, at every (h,s,a): the lemma
-before it holds, the lemma itself does not.
+before it holds, the lemma itself does not. What the same induction does give is Q̌ <= Q^π for π greedy in Q̌ itself.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def one_step_errors(mdp: LinearMDP, statistics: Any, estimates: Any, policy: np.
     return errors / np.sqrt(statistics.squared_width)
 
 
+def holds_for_its_own_greedy_policy(mdp: LinearMDP, estimates: Any) -> bool:
+    lower = estimates.q[:, PESSIMISTIC]
+    return bool((lower <= policy_value(mdp, greedy(lower)).q + 1e-9).all())
+
+
 def test_a_policy_that_plays_the_bad_action(absorb: Callable[..., Any]) -> None:
     """One state, two actions, H = 2; action 0 pays 1 at the last step. A thousand episodes of action 0, theory β'.
 
@@ -48,6 +53,7 @@ def test_a_policy_that_plays_the_bad_action(absorb: Callable[..., Any]) -> None:
     assert abs(lower - expected) < 1e-9
     assert lower > 0.14
     assert policy_value(mdp, bad).q[0, 0, 0] == 0.0  # so Q̌ > Q^π: the lemma fails
+    assert holds_for_its_own_greedy_policy(mdp, estimates)
 
 
 def test_even_the_output_policy_is_not_covered(absorb: Callable[..., Any]) -> None:
@@ -76,3 +82,4 @@ def test_even_the_output_policy_is_not_covered(absorb: Callable[..., Any]) -> No
     value = policy_value(mdp, output).value
     assert abs(value - 0.1) < 1e-12
     assert estimates.q[0, PESSIMISTIC, 0].max() > value + 0.1
+    assert holds_for_its_own_greedy_policy(mdp, estimates)

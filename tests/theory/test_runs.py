@@ -67,7 +67,7 @@ def test_the_first_tables_are_those_without_data() -> None:
 def test_recorded_values_are_exact() -> None:
     """One episode more shows the value of the tables the last one left, which numpy evaluates again."""
     mdp, (chosen, seeds) = lowrank(), grid(3, [1.0], [1.0])
-    final = run(mdp, chosen, seeds, 40).final.estimates.q
+    final = np.asarray(run(mdp, chosen, seeds, 40).final.estimates.q)
     shown = run(mdp, chosen, seeds, 41).trace
     for lane in range(3):
         task = policy_value(mdp, greedy(final[lane, :, lsvi.PLAIN])).value
@@ -88,9 +88,9 @@ def test_the_lock_is_learned_and_judged_by_the_right_table() -> None:
 
 
 def test_a_small_room_is_learned() -> None:
-    """One-hot of the room: 3 steps to the sub-goal, 4 to the goal."""
-    mdp = room(5, 6, sub_goal=(3, 4), small=0.1)
-    result = run(mdp, *grid(3, [1.0], [0.5]), 400)
+    """One-hot of the room: 1 step to the sub-goal, 2 to the goal."""
+    mdp = room(4, 4, sub_goal=(2, 3), small=0.1)
+    result = run(mdp, *grid(3, [1.0], [0.5]), 200)
     assert result.optimal_value == 1.0
     assert (result.trace.task_value[:, -1] == 1.0).all()
 

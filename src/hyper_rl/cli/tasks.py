@@ -41,10 +41,10 @@ def run_tasks(options: TasksOptions) -> int:
     from rich.table import Table
 
     table = Table(title="tasks")
-    for column in ("task", "observation", "action", "horizon", "learner", "about"):
-        table.add_column(column, no_wrap=column != "about")
+    for column, wrap in (("task", False), ("H", False), ("learner", False), ("about", True)):
+        table.add_column(column, no_wrap=not wrap)
     for row in entries:
-        table.add_row(*(str(row[column]) for column in ("task", "observation", "action", "horizon", "learner", "about")))
+        table.add_row(str(row["task"]), str(row["horizon"]), str(row["learner"]), str(row["about"]))
     Console().print(table)
     return 0
 

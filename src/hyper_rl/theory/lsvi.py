@@ -23,6 +23,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.theory.mdp import LinearMDP
@@ -59,9 +60,9 @@ class Estimates(eqx.Module):
 
 
 class Episode(NamedTuple):
-    states: Int[Array, " H"]
-    actions: Int[Array, " H"]
-    next_states: Int[Array, " H"]
+    states: Int[Array | np.ndarray, " H"]
+    actions: Int[Array | np.ndarray, " H"]
+    next_states: Int[Array | np.ndarray, " H"]
 
 
 def tables(mdp: LinearMDP) -> Tables:
@@ -87,7 +88,8 @@ def observe(mdp: Tables, statistics: Statistics, episode: Episode) -> Statistics
     """Adds one episode, by a rank-one update at every step."""
     phi = mdp.features[episode.states, episode.actions]
     reward = mdp.rewards[jnp.arange(len(phi)), episode.states, episode.actions]
-    return jax.vmap(_rank_one, in_axes=(None, 0, 0, 0, 0))(mdp.features, statistics, phi, reward, episode.next_states)
+    arrived = jax.nn.one_hot(episode.next_states, mdp.start.shape[0], dtype=phi.dtype)
+    return jax.vmap(_rank_one, in_axes=(None, 0, 0, 0, 0))(mdp.features, statistics, phi, reward, arrived)
 
 
 def _rank_one(
@@ -95,11 +97,10 @@ def _rank_one(
     old: Statistics,
     phi: Float[Array, " d"],
     reward: Float[Array, ""],
-    next_state: Int[Array, ""],
+    arrived: Float[Array, " S"],
 ) -> Statistics:
     direction = jnp.sum(old.inverse_gram * phi[None, :], axis=-1)
     gain = direction / (1.0 + jnp.sum(phi * direction))  # = (new Λ^-1) φ
-    arrived = jax.nn.one_hot(next_state, old.measures.shape[-1], dtype=phi.dtype)
     surprise = arrived - jnp.sum(phi[:, None] * old.measures, axis=0)
     return Statistics(
         inverse_gram=old.inverse_gram - gain[:, None] * direction[None, :],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from hyper_rl.errors import UserError
+from hyper_rl.errors import missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ def _figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("plot: matplotlib is not installed; install it or leave out the plot") from error
+        raise missing_extra("the plot", "plots") from error
     # A Figure without pyplot draws to a file with no display and no global state.
     return Figure(figsize=(width, height), layout="constrained")
 
@@ -44,7 +44,7 @@ def beta_figure(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
                 marker="o",
                 markersize=3.5,
                 # Later lines are thinner, so that lines on top of each other all show.
-                linewidth=1.4 + 1.1 * (len(policies) - 1 - i),
+                linewidth=1.2 + 0.7 * (len(policies) - 1 - i),
                 color=colour,
                 label=policy,
             )
@@ -68,8 +68,10 @@ def slope_figure(path: Path, rows: Sequence[Mapping[str, Any]], slopes: Sequence
             fitted = next(s for s in slopes if (s["family"], s["axis"], s["measure"]) == (family, axis, "settled"))
             _slope_panel(panel, here, fitted)
             panel.set(xscale="log", yscale="log", xlabel=axis, title=f"{family}, β = {here[0]['beta']:g}")
+            panel.set_xticks([row["size"] for row in here], [f"{row['size']:g}" for row in here], minor=False)
+            panel.set_xticks([], minor=True)
             panel.grid(alpha=0.25, which="both")
-            panel.legend(fontsize=7)
+            panel.legend(fontsize=7, loc="lower right")
         panel_row[0].set_ylabel("episodes until within ε for good")
     figure.savefig(path, dpi=110)
 
@@ -86,11 +88,12 @@ def _slope_panel(panel: Any, here: Sequence[Mapping[str, Any]], fitted: Mapping[
     panel.plot(x, line, "-", color=COLOURS[0], label=text)
     centre = np.exp(np.log(x).mean())
     height = np.exp(fitted["intercept"]) * centre ** fitted["slope"]
-    for which, words, style in (("fixed_beta", "proof, β fixed", ":"), ("theorem", "theorem, β = theory", "--")):
+    stated = "proof as written" if fitted["axis"] == "1/p" else "theorem, β = theory"
+    for which, words, style in (("fixed_beta", "proof, β fixed", ":"), ("theorem", stated, "--")):
         claimed = height * (x / centre) ** fitted[which]
         panel.plot(x, claimed, style, color="grey", label=f"{words}: {fitted[which]:g}")
     # The reference lines may leave the panel: the measurements set its scale.
-    panel.set_ylim(0.4 * min(low.min(), line.min()), 2.5 * max(high.max(), line.max()))
+    panel.set_ylim(0.08 * min(low.min(), line.min()), 2.5 * max(high.max(), line.max()))
 
 
 def run_figure(
@@ -115,6 +118,6 @@ def run_figure(
     right.set(xlabel="episode", ylabel="cumulative regret of the output policy")
     for panel in (left, right):
         panel.grid(alpha=0.25)
-    left.legend(fontsize=8)
+    right.legend(fontsize=8, loc="upper left")
     figure.suptitle(title)
     figure.savefig(path, dpi=110)

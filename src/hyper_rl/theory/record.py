@@ -34,7 +34,11 @@ def save_summary(path: Path, summary: Mapping[str, Any], seconds: float) -> None
 def command() -> str:
     """What was typed, without the folders of this machine."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
+    script = Path(sys.argv[0])
+    if spec is not None:
+        program = f"python -m {spec.name.removesuffix('.__main__')}"
+    else:
+        program = f"python {script.name if script.is_absolute() else script.as_posix()}"
     return f"{program} {shlex.join(sys.argv[1:])}".strip()
 
 

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from hyper_rl.errors import UserError
 from hyper_rl.theory.mdp import LinearMDP
 
 
 class Settings(eqx.Module):
-    """Array leaves, so a sweep over any of them is a `vmap`. R = one entry per run."""
+    """Array leaves, so a sweep over any of them is a `vmap`. R = one entry per run (no axis inside the `vmap`)."""
 
-    beta: Float[np.ndarray, " R"]
+    beta: Float[np.ndarray | Array, " R"]
     """β: the bonus of the optimistic Q̂."""
-    beta_low: Float[np.ndarray, " R"]
+    beta_low: Float[np.ndarray | Array, " R"]
     """β': the malus of the pessimistic Q̌, which never acts."""
-    p: Float[np.ndarray, " R"]
+    p: Float[np.ndarray | Array, " R"]
     """Truncation probability: L ~ Geometric(p) on {0, 1, ...}; 1 explores from the first step of every episode."""
-    ridge: Float[np.ndarray, " R"]
+    ridge: Float[np.ndarray | Array, " R"]
     """λ: the ridge of Λ."""
 
 

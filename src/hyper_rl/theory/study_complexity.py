@@ -59,7 +59,7 @@ def lines(scale: float = 1.0) -> tuple[Line, ...]:
         Line(lock, "H", 1.0, budget(12_000), tuple((h, 1.0, timed(h, 4)) for h in (4, 6, 8, 12, 16, 24, 32))),
         Line(lock, "d", 1.0, budget(6_000), tuple((2 * a, 1.0, timed(6, a)) for a in (2, 4, 8, 16, 32))),
         Line(lock, "1/p", 1.0, budget(6_000), tuple((1 / p, p, timed(6, 4)) for p in ps)),
-        Line(swim, "H", 10.0, budget(12_000), tuple((h, 1.0, river(4, h)) for h in (6, 8, 12, 16, 24, 32))),
+        Line(swim, "H", 10.0, budget(40_000), tuple((h, 1.0, river(4, h)) for h in (6, 8, 12, 16, 24, 32))),
         Line(swim, "d", 10.0, budget(12_000), tuple((2 * s, 1.0, river(s, 16)) for s in (3, 4, 5, 6, 8, 10))),
         Line(swim, "1/p", 10.0, budget(20_000), tuple((1 / p, p, river(4, 12)) for p in ps)),
     )

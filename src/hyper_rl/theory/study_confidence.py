@@ -17,7 +17,7 @@ from hyper_rl.theory import families
 from hyper_rl.theory.mdp import LinearMDP
 from hyper_rl.theory.record import save_rows, save_summary
 from hyper_rl.theory.runs import grid, run
-from hyper_rl.theory.settings import theory_beta
+from hyper_rl.theory.settings import make_settings, theory_beta
 from hyper_rl.theory.solve import optimal, reachable
 
 ROUNDING = 1e-9
@@ -29,10 +29,21 @@ SWEEP = np.array(
 
 
 def confidence_rows(
-    mdp: LinearMDP, betas: Sequence[float], ps: Sequence[float], seeds: int, episodes: int
+    mdp: LinearMDP,
+    betas: Sequence[float],
+    ps: Sequence[float],
+    seeds: int,
+    episodes: int,
+    beta_lows: Sequence[float] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per (p, β): in what share of the seeds each bound holds throughout, and what share is not clipped."""
+    """One row per (p, β): in what share of the seeds each bound holds throughout, and what share is not clipped.
+
+    `beta_lows` gives each β its own β'; β' = β if left out.
+    """
+    lows = np.asarray(betas if beta_lows is None else beta_lows, dtype=np.float64)
     chosen, lanes = grid(seeds, betas, ps)
+    low = np.tile(np.repeat(lows, seeds), len(ps))
+    chosen = make_settings(chosen.beta.tolist(), chosen.p.tolist(), chosen.ridge.tolist(), low.tolist())
     trace = run(mdp, chosen, lanes, episodes).trace
     shape = (len(ps), len(betas), seeds, episodes)
     upper = trace.upper_slack.reshape(shape) >= -ROUNDING
@@ -44,6 +55,7 @@ def confidence_rows(
             "mdp": mdp.name,
             "p": p,
             "beta": float(beta),
+            "beta_low": float(lows[j]),
             "episodes": episodes,
             "seeds": seeds,
             "upper_holds": float(upper[i, j].all(-1).mean()),
@@ -60,12 +72,12 @@ def confidence_rows(
     ]
 
 
-def smallest_holding(rows: list[dict[str, Any]], column: str, share: float) -> float | None:
-    """The least β from which on the bound holds in at least `share` of the seeds at every larger β tried."""
-    ordered = sorted(rows, key=lambda row: float(row["beta"]))
+def smallest_holding(rows: list[dict[str, Any]], column: str, share: float, along: str = "beta") -> float | None:
+    """The least β (or β') from which on the bound holds in at least `share` of the seeds at every larger one tried."""
+    ordered = sorted(rows, key=lambda row: float(row[along]))
     failing = [i for i, row in enumerate(ordered) if row[column] < share]
     first = failing[-1] + 1 if failing else 0
-    return float(ordered[first]["beta"]) if first < len(ordered) else None
+    return float(ordered[first][along]) if first < len(ordered) else None
 
 
 def confidence_study(
@@ -77,18 +89,23 @@ def confidence_study(
     for mdp in (families.riverswim(), families.lock()):
         theory = theory_beta(mdp, episodes, delta)
         at_theory = confidence_rows(mdp, [theory], [1.0, 0.1], seeds, episodes)
-        best = float(np.max(optimal(mdp).q))
-        swept = confidence_rows(mdp, (SWEEP * best).tolist(), [1.0], seeds, sweep_episodes)
-        rows += at_theory + swept
+        q_star = optimal(mdp).q
+        best, best_reachable = float(np.max(q_star)), float(np.max(q_star[reachable(mdp)]))
+        betas = sorted({*(SWEEP * best).tolist(), best_reachable})
+        swept = confidence_rows(mdp, betas, [1.0], seeds, sweep_episodes)
+        # The lower bound is put to the test where the data are varied: β explores, β' alone is swept.
+        lows = (SWEEP[SWEEP <= 0.5] * best).tolist()
+        lower = confidence_rows(mdp, [best] * len(lows), [1.0], seeds, sweep_episodes, lows)
+        rows += at_theory + swept + lower
         summary[mdp.name] = {
             "max_q_star": best,
-            "max_q_star_reachable": float(np.max(optimal(mdp).q[reachable(mdp)])),
+            "max_q_star_reachable": best_reachable,
             "theory_beta": theory,
             "at_theory_beta": at_theory,
             "sweep_episodes": sweep_episodes,
             "smallest_beta_upper": smallest_holding(swept, "upper_holds", 1 - delta),
             "smallest_beta_upper_reachable": smallest_holding(swept, "upper_holds_reachable", 1 - delta),
-            "smallest_beta_lower": smallest_holding(swept, "lower_holds", 1 - delta),
+            "smallest_beta_low": smallest_holding(lower, "lower_holds", 1 - delta, "beta_low"),
             "smallest_beta_both": smallest_holding(swept, "both_hold", 1 - delta),
         }
         print(f"{mdp.name}: {summary[mdp.name]}, {time.perf_counter() - began:.0f} s so far", flush=True)

@@ -1,0 +1,66 @@
+"""Success of one method minus another's, pooled over beta, with a bootstrap interval, from two run folders.
+
+    python benchmarks/compare_runs.py results/mediummaze-easy/hyper-paper results/mediummaze-easy/curiosity-paper
+
+Seeds are resampled within each beta and method (a stratified bootstrap), so beta is treated as fixed. `--at STEP`
+compares the curves at one step instead of the final results, for runs that were stopped early.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hyper_rl.training.run_folder import LAST_EVALUATIONS, RunFolder
+
+RESAMPLES = 10_000
+
+
+def success_by_beta(path: Path, at: int | None) -> dict[float, np.ndarray]:
+    """Final success of every run, grouped by beta; or the mean of the last five evaluations up to `at`."""
+    curve = RunFolder(path).read_curve()
+    step = at if at is not None else int(curve["step"].max())
+    grouped: dict[float, list[float]] = {}
+    for run in np.unique(curve["run"]):
+        mine = (curve["run"] == run) & (curve["step"] <= step)
+        grouped.setdefault(float(curve["beta"][mine][0]), []).append(float(curve["success"][mine][-LAST_EVALUATIONS:].mean()))
+    return {beta: np.array(values) for beta, values in grouped.items()}
+
+
+def bootstrap_means(groups: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """Means over strata of resampled means within strata."""
+    draws = [group[rng.integers(0, len(group), (RESAMPLES, len(group)))].mean(axis=1) for group in groups]
+    return np.mean(draws, axis=0)
+
+
+def compare(first: dict[float, np.ndarray], second: dict[float, np.ndarray], seed: int) -> dict[str, object]:
+    rng = np.random.default_rng(seed)
+    a, b = list(first.values()), list(second.values())
+    difference = bootstrap_means(a, rng) - bootstrap_means(b, rng)
+    low, high = np.quantile(difference, (0.025, 0.975))
+    return {
+        "first": {f"{beta:g}": round(float(values.mean()), 3) for beta, values in first.items()},
+        "second": {f"{beta:g}": round(float(values.mean()), 3) for beta, values in second.items()},
+        "difference": round(float(np.mean([v.mean() for v in a]) - np.mean([v.mean() for v in b])), 3),
+        "interval_95": [round(float(low), 3), round(float(high), 3)],
+        "above_zero": bool(low > 0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    parser.add_argument("--at", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    document = compare(success_by_beta(args.first, args.at), success_by_beta(args.second, args.at), args.seed)
+    print(json.dumps({"runs": [args.first.name, args.second.name], "at": args.at, **document}))
+
+
+if __name__ == "__main__":
+    main()
