@@ -26,7 +26,7 @@ POLL_SECONDS = 0.01
 
 SETTINGS: dict[str, str] = {
     "Room": "Room --beta 0.005 1 --seeds 2 --steps 300000",
-    "MediumMaze-Easy": "MediumMaze-Easy --beta 1 --steps 3000 --warmup 200 --eval-every 500",
+    "MediumMaze-Easy": "MediumMaze-Easy --beta 1 --steps 2000 --warmup 200 --eval-every 500",
 }
 
 

@@ -89,11 +89,11 @@ def test_initial_weights_are_pytorchs(sizes: tuple[int, ...]) -> None:
 
 
 def test_ensemble_members_are_networks_of_their_own() -> None:
-    ensemble = make_ensemble(lambda key: make_mlp(key, (3, 8, 2)), KEY, 2)
+    ensemble = make_ensemble(lambda key: make_mlp(key, (3, 2)), KEY, 2)
     x = jax.random.normal(jax.random.key(1), (5, 3), dtype=float)
     together = np.asarray(jax.vmap(lambda member: member(x))(ensemble))
     for i, key in enumerate(jax.random.split(KEY, 2)):
-        np.testing.assert_allclose(together[i], np.asarray(make_mlp(key, (3, 8, 2))(x)), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(together[i], np.asarray(make_mlp(key, (3, 2))(x)), rtol=1e-5, atol=1e-6)
     assert np.abs(together[0] - together[1]).max() > 0.01
 
 

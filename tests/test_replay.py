@@ -71,7 +71,9 @@ def test_ring_keeps_the_newest() -> None:
     assert (-rewards).tolist() == [0, 1, 2, 0, 0]
 
 
-@pytest.mark.parametrize(("stored", "numbers"), [(1, [0]), (3, [0, 1, 2]), (5, [0, 1, 2, 3, 4]), (12, [7, 8, 9, 10, 11])])
+@pytest.mark.parametrize(
+    ("stored", "numbers"), [(1, [0]), (3, [0, 1, 2]), (5, [0, 1, 2, 3, 4]), (12, [7, 8, 9, 10, 11])]
+)
 def test_sampling_is_even_over_what_is_stored(stored: int, numbers: list[int]) -> None:
     layout = ReplayLayout.of(DISCRETE, 5)
     rows = filled(layout, DISCRETE, stored)

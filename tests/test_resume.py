@@ -12,17 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kill_and_resume import differing, run_undisturbed, run_with_kills
 
 from hyper_rl.cli.main import main
 from hyper_rl.training.checkpoint import STATE_FILE, list_checkpoints
-from hyper_rl.training.progress import Silent
+from hyper_rl.training.progress import Silent, show_progress
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.trainer import train
+from kill_and_resume import differing, run_undisturbed, run_with_kills
 
 pytestmark = pytest.mark.xdist_group("resume")  # one process, so that each program compiles once
 
-ROOM = "Room --beta 0.005 1 --seeds 2 --steps 3000 --eval-every 1000 --p-start 0.5 --p-end 0.01".split()
+SETTING = "Room --beta 0.005 1 --seeds 2 --steps 3000 --eval-every 1000 --p-start 0.5 --p-end 0.01"
+ROOM = SETTING.split()
 EVERY_CHUNK = ["--checkpoint-seconds", "1e-9"]
 
 
@@ -41,17 +42,13 @@ class StopsAt(Silent):
 @pytest.fixture
 def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """From now on the command is stopped at a step; None: not any more."""
-    from hyper_rl.cli import train as command
-
-    original = command.show_progress
-
     def arrange(at: int | None, number: signal.Signals = signal.SIGINT, times: int = 1) -> None:
         @contextmanager
         def stopping(*args: object) -> Iterator[Silent]:
             assert at is not None
             yield StopsAt(at, number, times)
 
-        monkeypatch.setattr(command, "show_progress", original if at is None else stopping)
+        monkeypatch.setattr("hyper_rl.cli.train.show_progress", show_progress if at is None else stopping)
 
     return arrange
 
@@ -105,10 +102,15 @@ def test_stopped_after_every_chunk_it_still_ends_in_the_same_bytes(
     assert differing(undisturbed, out) == []
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, stop_at: Callable[..., None]) -> None:
-    stop_at(0, signal.SIGINT, times=2)
+def test_a_second_ctrl_c_stops_at_once(undisturbed: Path, tmp_path: Path) -> None:
+    _, config = RunFolder.open(undisturbed)
+
+    @contextmanager
+    def impatient(first: int) -> Iterator[Silent]:
+        yield StopsAt(0, signal.SIGINT, times=2)
+
     with pytest.raises(KeyboardInterrupt):
-        main(["train", *ROOM, "--out", str(tmp_path / "run")])
+        train(config, tmp_path / "run", open_progress=impatient)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "the handler is put back"
 
 
@@ -130,8 +132,8 @@ def test_a_damaged_checkpoint_costs_time_but_no_bit(
     warning = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: refused"))
     assert str(state) in warning
     assert int(before.name.removeprefix("step-")) < int(newest.name.removeprefix("step-"))
-    damaged = out / "checkpoint" / f"damaged-{newest.name}"
-    assert differing(undisturbed, out) == [str((damaged / file).relative_to(out)) for file in ("checkpoint.json", STATE_FILE)]
+    aside = f"checkpoint/damaged-{newest.name}"
+    assert differing(undisturbed, out) == [f"{aside}/checkpoint.json", f"{aside}/{STATE_FILE}"]
 
 
 def test_only_damaged_checkpoints_are_one_line_and_nothing_changes(

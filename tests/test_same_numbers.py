@@ -7,16 +7,19 @@ number of runs or of learners in one program), which is also the only way such r
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from hyper_rl.cli.train import parse
 from hyper_rl.cli.train_options import resolve
 from hyper_rl.config import build_program
 from hyper_rl.training.device_loop import advance_to, init_runs
+from hyper_rl.training.trainer import train
 
 pytestmark = pytest.mark.xdist_group("same-numbers")  # one process, so that each program compiles once
 
@@ -173,3 +176,24 @@ def test_chunks_change_no_bit_of_a_deep_run(cuts: tuple[int, ...]) -> None:
     """Also across the end of warm-up at step 50, and across odd and even updates: the actor learns at every second."""
     words = f"Pendulum --preset paper --method hyper --beta 0 1 {DEEP} {MODELS}"
     assert_same_bits(state_after(words), state_after(words, cuts))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(f"Pendulum --preset paper --method hyper --beta 0 1 {DEEP} {MODELS} --eval-episodes 2", id="deep"),
+        pytest.param("Room --method hyper --steps 3000 --beta 0.005 1 10 --seeds 2 --seed 3", id="tabular"),
+    ],
+)
+def test_how_often_it_is_judged_changes_no_bit_of_what_is_learned(words: str, tmp_path: Path) -> None:
+    """The whole final state, apart from the sums since the last evaluation, which are meant to differ."""
+    states = []
+    for name, every in (("seldom", 10_000), ("often", 70)):
+        train(resolve(parse([*words.split(), "--eval-every", str(every)])), tmp_path / name)
+        (file,) = (tmp_path / name / "checkpoint").glob("step-*/state.safetensors")
+        states.append({path: array for path, array in load_file(file).items() if not path.startswith(".window")})
+    seldom, often = states
+    assert any(path.startswith(".learners") for path in seldom)
+    assert_same_bits(seldom, often)
+    for agent in sorted((tmp_path / "seldom").glob("runs/*/agent/*")):
+        assert agent.read_bytes() == (tmp_path / "often" / agent.relative_to(tmp_path / "seldom")).read_bytes()

@@ -159,7 +159,7 @@ def test_target_action_is_clipped_to_the_action_range() -> None:
 
 
 def test_policy_delay_holds_actor_and_targets_on_odd_updates() -> None:
-    learner = TD3(widths=(8, 8), batch_size=64)
+    learner = TD3(widths=(8,), batch_size=64)
     state = learner.init(KEY, SPEC, jnp.zeros((), float))
     draws = np.random.default_rng(1).normal(size=(3, 64, 1))
     s, a, s_next = (jnp.asarray(draw, float) for draw in draws)

@@ -1,0 +1,219 @@
+"""Bad input: one line on standard error that names field, value and what is allowed; nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyper_rl.cli.main import main
+
+pytestmark = pytest.mark.xdist_group("bad-input")  # one process, so that the run folder is made once
+
+METHODS = "known: curiosity, decouple, exploit, hyper"
+TASKS = "known: LargeMaze-Easy, LargeMaze-Hard, LargeMaze-Medium, MediumMaze-Easy, MediumMaze-Medium, Pendulum, Room"
+CHANCE = "must be a probability in (0, 1]"
+
+REFUSED: list[tuple[str, tuple[str, ...]]] = [
+    # unknown names, with the nearest ones
+    ("trian Room", ("command", "'trian'", "did you mean train?")),
+    ("train Rooom", ("task", "'Rooom'", "did you mean Room?", TASKS)),
+    ("train mediummaze-easy", ("task", "did you mean MediumMaze-Easy or MediumMaze-Medium", TASKS)),
+    ("train Zzz", ("task", "'Zzz'", TASKS)),
+    ("train", ("task", "missing", "hyper-rl tasks", "--resume")),
+    ("train Room --method hypr", ("method", "'hypr'", "did you mean hyper?", METHODS)),
+    ("train Room --learner tabular", ("learner", "'tabular'", "did you mean tabular_q?", "known: tabular_q, td3")),
+    ("train Room --bonus count", ("bonus", "'count'", "did you mean counts?", "known: counts, disagreement")),
+    ("train Room --preset papr", ("preset", "'papr'", "did you mean paper?", "known: paper, robust")),
+    # beta
+    ("train Room --beta -1", ("beta", "-1", "a finite number >= 0")),
+    ("train Room --beta=-1", ("beta", "-1", "a finite number >= 0")),
+    ("train Room --beta 1 -0.5", ("beta", "-0.5", "a finite number >= 0")),
+    ("train Room --beta nan", ("beta", "nan", "a finite number >= 0")),
+    ("train Room --beta 1 nan", ("beta", "nan", "a finite number >= 0")),
+    ("train Room --beta inf", ("beta", "inf", "a finite number >= 0")),
+    ("train Room --beta", ("beta", "[]", "at least one value")),
+    ("train Room --beta 0.1 0.1", ("beta", "[0.1, 0.1]", "a list without repetitions")),
+    # counts
+    ("train Room --steps 0", ("steps", "0", "a whole number >= 1")),
+    ("train Room --steps -5", ("steps", "-5", "a whole number >= 1")),
+    ("train Room --steps 3000000000", ("steps", "3000000000", "below 2^31")),
+    ("train Room --seeds 0", ("seeds", "0", "a whole number >= 1")),
+    ("train Room --seeds -2", ("seeds", "-2", "a whole number >= 1")),
+    ("train Room --seed -1", ("seed", "-1", "between 0 and 4294967295")),
+    ("train Room --warmup -1", ("warmup", "-1", "a whole number >= 0")),
+    ("train Room --eval-every 0", ("eval_every", "0", "a whole number >= 1")),
+    ("train Room --eval-episodes 0", ("eval_episodes", "0", "a whole number >= 1")),
+    ("train Room --horizon 0", ("horizon", "0", "a whole number >= 1")),
+    ("train Room --keep 0", ("keep", "0", "a whole number >= 1")),
+    ("train Room --capacity 0", ("capacity", "0", "a whole number >= 1")),
+    ("train Room --checkpoint-seconds 0", ("checkpoint_seconds", "0", "a number > 0")),
+    ("train Room --checkpoint-seconds nan", ("checkpoint_seconds", "nan", "a number > 0")),
+    # p
+    *((f"train Room --p-start {p}", ("p_start", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf")),
+    *((f"train Room --p-end {p}", ("p_end", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf", "2/H")),
+    # what does not fit
+    ("train Room --learner td3", ("learner", "'td3'", "Room is discrete", "use 'tabular_q'")),
+    ("train MediumMaze-Easy --learner tabular_q", ("learner", "'tabular_q'", "MediumMaze-Easy", "use 'td3'")),
+    ("train Room --bonus disagreement", ("bonus", "'disagreement'", "Room is discrete", "use 'counts'")),
+    ("train MediumMaze-Easy --bonus counts", ("bonus", "'counts'", "MediumMaze-Easy", "use 'disagreement'")),
+    ("train Room --method exploit --bonus counts", ("bonus", "'counts'", "must be left out", "'exploit'")),
+    ("train MediumMaze-Easy --capacity 2000000000 --seeds 20", ("capacity", "1.7 TiB", "is free", "lower --capacity")),
+    # options of a part that is not there
+    ("train Room --td3.lr 0.1", ("td3.lr", "0.1", "takes no part", "learner tabular_q")),
+    ("train MediumMaze-Easy --tabular-q.step-size 0.1", ("tabular_q.step_size", "0.1", "takes no part")),
+    ("train MediumMaze-Easy --room.horizon 20", ("room.horizon", "20", "takes no part", "task MediumMaze-Easy")),
+    ("train Room --disagreement.models 7", ("disagreement.models", "7", "takes no part", "bonus counts")),
+    ("train MediumMaze-Easy --method exploit --disagreement.models 7", ("disagreement.models", "7", "bonus none")),
+    # resuming
+    ("train --resume nowhere", ("nowhere", "not a run folder", "config.json")),
+    ("train --resume .", ("not a run folder", "config.json")),
+    ("train Room --extend-steps 10", ("extend_steps", "--resume")),
+    # evaluating
+    ("evaluate nowhere", ("nowhere", "not a run folder")),
+    ("evaluate nowhere --episodes 0", ("episodes", "0", "a whole number >= 1")),
+    # values that a group of options refuses itself
+    ("train Room --room.subgoal 15 15", ("room.subgoal", "(15, 15)", "neither the start nor the goal")),
+    ("train Room --room.subgoal 30 0", ("room.subgoal", "(30, 0)", "a cell of the room")),
+    ("train Room --tabular-q.gamma 1", ("tabular_q.gamma", "1.0", "in [0, 1)")),
+    ("train MediumMaze-Easy --td3.widths 0", ("td3.widths", "(0,)", "positive layer sizes")),
+    ("train MediumMaze-Easy --disagreement.share 2", ("disagreement.share", "2.0", "a share in (0, 1]")),
+]
+
+NOT_UNDERSTOOD: list[tuple[str, tuple[str, ...]]] = [
+    ("train Room --steps many", ("--steps", "many")),
+    ("train Room --beta much", ("--beta", "much")),
+    ("train Room --lengths short", ("--lengths", "short", "bounded", "plain")),
+    ("train Room --stps 100", ("--stps", "--steps")),
+    ("evaluate", ("hyper-rl evaluate",)),
+]
+"""Words that are no options or no numbers: the option parser answers, at more length."""
+
+
+def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that the command answered with."""
+    try:
+        code = main(words.split())
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert said.err.startswith("hyper-rl: error: ") and said.err.count("\n") == 1, said.err
+    return said.err
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED)
+def test_one_line_and_nothing_written(
+    words: str,
+    says: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = refused(words, capsys)
+    for part in says:
+        assert part in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_replay_must_leave_room_for_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two runs of 10 million transitions of 12 numbers: 915.5 MiB, too much for 1 GiB with a tenth kept free."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hyper_rl.training.memory.available", lambda: 2**30)
+    line = refused("train MediumMaze-Easy --capacity 10000000 --seeds 2", capsys)
+    for part in ("capacity", "2 run(s)", "replay 915.5 MiB", "1.0 GiB is free", "--seeds"):
+        assert part in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "says"), NOT_UNDERSTOOD)
+def test_what_is_not_understood_is_named_and_nothing_is_written(
+    words: str,
+    says: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "Traceback" not in said.err
+    for part in says:
+        assert part in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+# Folders that exist
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Settings that are not the defaults, so that a default can be one of the "other settings"."""
+    out = tmp_path_factory.mktemp("bad") / "run"
+    words = "Room --method curiosity --beta 0.1 --seeds 2 --steps 200 --eval-every 100 --eval-episodes 2"
+    assert main(["train", *words.split(), "--out", str(out)]) == 0
+    return out
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("train Room --steps 100 --out RUN", ("out", "RUN", "exists already", "--resume RUN")),
+        ("train Room --steps 100 --out RUN/config.json", ("out", "exists already")),
+        ("train --resume RUN --method decouple", ("method", "'decouple'", "made with 'curiosity'")),
+        ("train --resume RUN --beta 0.2", ("beta", "0.2", "made with (0.1,)")),
+        ("train --resume RUN --steps 400", ("steps", "400", "made with 200")),
+        ("train --resume RUN --seeds 3", ("seeds", "3", "RUN was made with")),
+        ("train MediumMaze-Easy --resume RUN", ("task", "'MediumMaze-Easy'", "made with 'Room'")),
+        ("train --resume RUN --preset paper", ("preset", "'paper'", "made with 'robust'")),
+        ("train --resume RUN --tabular-q.step-size 0.1", ("0.1", "RUN was made with")),
+        ("train --resume RUN --out elsewhere", ("out", "'elsewhere'", "must be left out")),
+        ("train --resume RUN --extend-steps 200", ("extend_steps", "200", "more than the 200 steps")),
+        ("train --resume RUN --extend-steps -1", ("extend_steps", "-1", "more than the 200 steps")),
+        ("train --resume RUN --extend-steps 3000000000", ("steps", "3000000000", "below 2^31")),
+        ("train --resume RUN --keep 0", ("keep", "0", "a whole number >= 1")),
+        ("train --resume RUN --checkpoint-seconds nan", ("checkpoint_seconds", "nan", "a number > 0")),
+        # the command's own defaults, where the folder has something else
+        ("train --resume RUN --method hyper", ("method", "'hyper'", "made with 'curiosity'")),
+        ("train --resume RUN --beta 1", ("beta", "1.0", "made with (0.1,)")),
+        ("train --resume RUN --seeds 1", ("seeds", "1", "RUN was made with")),
+        ("evaluate RUN --run 2", ("run", "2", "between 0 and 1")),
+        ("evaluate RUN --run -1", ("run", "-1", "between 0 and 1")),
+        ("evaluate RUN --seed -1", ("seed", "-1", "a whole number >= 0")),
+    ],
+)
+def test_an_existing_folder_is_left_as_it_is(
+    words: str,
+    says: tuple[str, ...],
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(run)
+    line = refused(words.replace("RUN", str(run)), capsys)
+    for part in says:
+        assert part.replace("RUN", str(run)) in line
+    assert contents(run) == before and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", ["--method curiosity", "--steps 200", "--beta 0.1 --seeds 2", "--json"])
+def test_settings_of_the_folder_may_be_repeated(words: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", str(run), *words.split()]) == 0, capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    line = refused(f"train Room --steps 100 --out {tmp_path / 'file' / 'run'}", capsys)
+    assert str(tmp_path / "file" / "run") in line
