@@ -27,7 +27,9 @@ def success_by_beta(path: Path, at: int | None) -> dict[float, np.ndarray]:
     grouped: dict[float, list[float]] = {}
     for run in np.unique(curve["run"]):
         mine = (curve["run"] == run) & (curve["step"] <= step)
-        grouped.setdefault(float(curve["beta"][mine][0]), []).append(float(curve["success"][mine][-LAST_EVALUATIONS:].mean()))
+        grouped.setdefault(float(curve["beta"][mine][0]), []).append(
+            float(curve["success"][mine][-LAST_EVALUATIONS:].mean())
+        )
     return {beta: np.array(values) for beta, values in grouped.items()}
 
 

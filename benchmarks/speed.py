@@ -19,13 +19,12 @@ import jax
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from synthetic_task import SyntheticTask  # noqa: E402
-
-from hyper_rl.cli.train_options import default_options, resolve  # noqa: E402
-from hyper_rl.config import build_program  # noqa: E402
-from hyper_rl.training.device_loop import advance_to, init_runs  # noqa: E402
-from hyper_rl.training.program import Program  # noqa: E402
-from hyper_rl.types import stack_runs  # noqa: E402
+from hyper_rl.cli.train_options import default_options, resolve
+from hyper_rl.config import build_program
+from hyper_rl.training.device_loop import advance_to, init_runs
+from hyper_rl.training.program import Program
+from hyper_rl.types import stack_runs
+from synthetic_task import SyntheticTask
 
 WARMUP = 256
 
@@ -35,8 +34,14 @@ def make_program(task: str, method: str, runs: int, preset: str, capacity: int, 
     options = default_options(preset)
     td3 = dataclasses.replace(options.td3, policy_delay=policy_delay)
     options = dataclasses.replace(
-        options, td3=td3, task="MediumMaze-Easy" if synthetic else task, method=method, seeds=runs,
-        steps=1_000_000, warmup=WARMUP, capacity=capacity,
+        options,
+        td3=td3,
+        task="MediumMaze-Easy" if synthetic else task,
+        method=method,
+        seeds=runs,
+        steps=1_000_000,
+        warmup=WARMUP,
+        capacity=capacity,
     )
     program = build_program(resolve(options))
     if synthetic:
@@ -76,9 +81,14 @@ def main() -> None:
             program = make_program(args.task, method, runs, args.preset, args.capacity, args.policy_delay)
             compiled, step = measure(program, args.seconds)
             row = {
-                "task": args.task, "method": method, "preset": args.preset, "runs": runs,
-                "compile_seconds": round(compiled, 2), "ms_per_step": round(step * 1e3, 4),
-                "steps_per_second": round(1 / step, 1), "run_steps_per_second": round(runs / step, 1),
+                "task": args.task,
+                "method": method,
+                "preset": args.preset,
+                "runs": runs,
+                "compile_seconds": round(compiled, 2),
+                "ms_per_step": round(step * 1e3, 4),
+                "steps_per_second": round(1 / step, 1),
+                "run_steps_per_second": round(runs / step, 1),
             }
             table.append(row)
             print(*(f"{name}={value}" for name, value in row.items()), flush=True)

@@ -192,7 +192,7 @@ def test_running_statistics_are_kept_only_where_used() -> None:
     start = plain.init(KEY, PLANE)
     assert plain.observe(start, one) is start
     seen = scaled.observe(start, one)
-    assert int(seen.observations.count) == 1 and np.asarray(seen.observations.mean).tolist() == [3.0, 10.0]
+    assert int(seen.observations.seen) == 1 and np.asarray(seen.observations.mean).tolist() == [3.0, 10.0]
     assert np.asarray(seen.changes.mean).tolist() == [2.0, -1.0]
 
 

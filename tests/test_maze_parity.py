@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
-from maze_controller import WaypointController
 
 from hyper_rl.envs.maze import MazeState, PointMaze
 from hyper_rl.envs.maze_layout import LARGE, MEDIUM, Cell, MazeLayout
 from hyper_rl.envs.maze_physics import Ball, move_ball
+from maze_controller import WaypointController
 
 gymnasium.register_envs(gymnasium_robotics)
 

@@ -109,7 +109,7 @@ def test_adams_first_two_steps_by_hand() -> None:
     assert float(params["a"][0]) == pytest.approx(0.9, abs=1e-6) and float(params["b"][0]) == 7.0
     params, state = adam_step(params, {"a": array(-1.0), "b": array(0.0)}, state, 0.1)
     assert float(params["a"][0]) == pytest.approx(0.87336629, abs=1e-6) and float(params["b"][0]) == 7.0
-    assert int(state.count) == 2
+    assert int(state.steps) == 2
     assert float(state.first["a"][0]) == pytest.approx(0.08, rel=1e-6)
     assert float(state.second["a"][0]) == pytest.approx(0.004996, rel=1e-6)
 
@@ -146,7 +146,7 @@ def test_soft_update_by_hand() -> None:
 def test_running_moments_against_numpy() -> None:
     values = np.random.default_rng(1).normal([0.0, 50.0, -3.0], [1.0, 0.5, 20.0], (500, 3))
     state = jax.lax.scan(lambda m, v: (moments_add(m, v), None), moments_init(3), jnp.asarray(values, float))[0]
-    assert int(state.count) == 500
+    assert int(state.seen) == 500
     np.testing.assert_allclose(np.asarray(state.mean), values.mean(0), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(np.asarray(moments_deviation(state)), values.std(0), rtol=1e-4)
 

@@ -180,7 +180,7 @@ def test_policy_delay_holds_actor_and_targets_on_odd_updates() -> None:
         # The actor climbed against the critics as they are after this very update.
         climbed = jax.jit(actor_loss)(before.actor, state.critics, s)
         assert float(info.actor_loss) == pytest.approx(float(climbed), rel=1e-4)
-    assert int(state.actor_optimiser.count) == 3 and int(state.critics_optimiser.count) == 6
+    assert int(state.actor_optimiser.steps) == 3 and int(state.critics_optimiser.steps) == 6
 
 
 def follow(target: MLP, old: MLP, online: MLP) -> None:

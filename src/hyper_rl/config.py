@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import equinox as eqx
-import jax
 
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.envs.registry import find_task
@@ -29,7 +28,7 @@ from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.policies import METHODS, make_policies
 from hyper_rl.presets import PRESETS
 from hyper_rl.training.program import Program, Streams
-from hyper_rl.types import stack_runs
+from hyper_rl.types import precision, stack_runs
 
 CONFIG_VERSION = 1
 LARGEST_SEED = 2**32 - 1
@@ -92,7 +91,10 @@ class Config:
         require_probability("p_end", self.p_end)
         require_choice("lengths", self.lengths, ("bounded", "plain"))
         require(
-            self.bonus != "none" or self.method == "exploit", "bonus", self.bonus, f"a bonus when the method is {self.method}"
+            self.bonus != "none" or self.method == "exploit",
+            "bonus",
+            self.bonus,
+            f"a bonus when the method is {self.method}",
         )
         parts = build_parts(self)
         parts.learner.check(parts.task.spec)
@@ -160,7 +162,9 @@ def build_program(config: Config) -> Program:
             bonus=parts.bonus,
             policies=make_policies(config.method, config.p_start, config.p_end, bounded=config.lengths == "bounded"),
             explorer_reward=ExplorerReward(
-                float(beta), bonus_scale=config.bonus_scale, reward_scale=config.reward_scale  # type: ignore[arg-type]
+                float(beta),
+                bonus_scale=config.bonus_scale,  # type: ignore[arg-type]
+                reward_scale=config.reward_scale,  # type: ignore[arg-type]
             ),
             streams=Streams.from_seed(seed),
             budget=config.schedule_steps,  # type: ignore[arg-type]
@@ -183,8 +187,5 @@ def suggest_capacity(steps: int) -> int:
 
 def check_precision(config: Config) -> None:
     """A run folder continues in the number format it was begun with."""
-    now = "float64" if jax.config.jax_enable_x64 else "float32"
-    if config.precision != now:
-        raise UserError(f"precision: the run was made in {config.precision}, this process computes in {now}")
-
-
+    if config.precision != precision():
+        raise UserError(f"precision: the run was made in {config.precision}, this process computes in {precision()}")

@@ -37,7 +37,12 @@ def require_positive(field: str, value: float) -> None:
 
 
 def require_count(field: str, value: int, *, low: int = 1) -> None:
-    require(isinstance(value, int) and not isinstance(value, bool) and value >= low, field, value, f"a whole number >= {low}")
+    require(
+        isinstance(value, int) and not isinstance(value, bool) and value >= low,
+        field,
+        value,
+        f"a whole number >= {low}",
+    )
 
 
 def require_probability(field: str, value: float) -> None:

@@ -7,6 +7,7 @@ with that start. The learning rate is an argument and not baked into an optimise
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import equinox as eqx
@@ -41,7 +42,7 @@ def make_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = Fa
     """`sizes` = (inputs, hidden..., outputs)."""
     keys = jax.random.split(key, 2 * (len(sizes) - 1))
     weights, biases = [], []
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         bound = fan_in**-0.5
         weights.append(jax.random.uniform(keys[2 * i], (fan_in, fan_out), minval=-bound, maxval=bound, dtype=float))
         biases.append(jax.random.uniform(keys[2 * i + 1], (fan_out,), minval=-bound, maxval=bound, dtype=float))
@@ -65,7 +66,7 @@ def normalise_features(x: Float[Array, "batch n"], eps: float = 1e-5) -> Float[A
 
 
 class AdamState(NamedTuple):
-    count: Int[Array, ""]
+    steps: Int[Array, ""]
     first: PyTree
     second: PyTree
 
@@ -76,12 +77,18 @@ def adam_init(params: PyTree) -> AdamState:
 
 
 def adam_step(
-    params: PyTree, grads: PyTree, state: AdamState, lr: Float[Array, ""] | float,
-    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8,
+    params: PyTree,
+    grads: PyTree,
+    state: AdamState,
+    lr: Float[Array, ""] | float,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
 ) -> tuple[PyTree, AdamState]:
     """One step of Adam (Kingma and Ba 2015) with bias correction, as PyTorch computes it."""
-    count = state.count + 1
-    n = count.astype(float)
+    steps = state.steps + 1
+    n = steps.astype(float)
     first = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.first, grads)
     second = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.second, grads)
     step_size = lr / (1 - b1**n)
@@ -89,7 +96,7 @@ def adam_step(
     params = jax.tree.map(
         lambda p, m, v: p - step_size * m / (jnp.sqrt(v) * root_correction + eps), params, first, second
     )
-    return params, AdamState(count, first, second)
+    return params, AdamState(steps, first, second)
 
 
 def soft_update(target: PyTree, online: PyTree, tau: Float[Array, ""] | float) -> PyTree:

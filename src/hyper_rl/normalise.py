@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 class RunningMoments(NamedTuple):
     """Mean and variance of everything seen so far (Welford), one value at a time."""
 
-    count: Int[Array, ""]
+    seen: Int[Array, ""]
     mean: Float[Array, " n"]
     squares: Float[Array, " n"]
 
@@ -22,10 +22,10 @@ def moments_init(size: int) -> RunningMoments:
 
 
 def moments_add(moments: RunningMoments, value: Float[Array, " n"]) -> RunningMoments:
-    count = moments.count + 1
+    seen = moments.seen + 1
     delta = value - moments.mean
-    mean = moments.mean + delta / count.astype(delta.dtype)
-    return RunningMoments(count, mean, moments.squares + delta * (value - mean))
+    mean = moments.mean + delta / seen.astype(delta.dtype)
+    return RunningMoments(seen, mean, moments.squares + delta * (value - mean))
 
 
 def moments_deviation(moments: RunningMoments, floor: float = 1e-6) -> Float[Array, " n"]:
@@ -33,9 +33,9 @@ def moments_deviation(moments: RunningMoments, floor: float = 1e-6) -> Float[Arr
 
     The floor keeps a coordinate that has not moved yet from being blown up to infinity the moment it does.
     """
-    count = moments.count.astype(moments.squares.dtype)
-    deviation = jnp.sqrt(moments.squares / jnp.maximum(count, 1.0))
-    return jnp.where(moments.count > 1, jnp.maximum(deviation, floor), jnp.ones_like(deviation))
+    seen = moments.seen.astype(moments.squares.dtype)
+    deviation = jnp.sqrt(moments.squares / jnp.maximum(seen, 1.0))
+    return jnp.where(moments.seen > 1, jnp.maximum(deviation, floor), jnp.ones_like(deviation))
 
 
 class RunningScale(NamedTuple):

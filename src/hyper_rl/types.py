@@ -35,7 +35,7 @@ def stack_runs(items: Sequence[T]) -> T:
     What differs between runs must be an array leaf; what shapes the program (widths, batch size, ...) is static and
     must agree, because the R runs become one compiled program.
     """
-    first = jax.tree.structure(items[0])
+    first: Any = jax.tree.structure(items[0])
     for other in items[1:]:
         if jax.tree.structure(other) != first:
             raise UserError(f"runs of one program must share every static setting; got {items[0]} and {other}")
@@ -60,3 +60,8 @@ def take_run(tree: T, index: int) -> T:
 def tree_bytes(tree: PyTree) -> int:
     """Bytes of all array leaves; works on shapes (`jax.eval_shape`) too."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype"))
+
+
+def precision() -> str:
+    """The number format JAX computes in now: float32, or float64 where x64 is enabled."""
+    return str(jnp.zeros((), float).dtype)

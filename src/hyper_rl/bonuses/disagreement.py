@@ -122,7 +122,9 @@ class Disagreement(eqx.Module):
             inputs = jnp.broadcast_to(inputs, (self.models, *inputs.shape))
             targets = jnp.broadcast_to(targets, (self.models, *targets.shape))
         # The sum over members separates them: each gets the gradient of its own mean squared error.
-        loss, grads = jax.value_and_grad(lambda m: jax.vmap(model_loss)(m, inputs, targets, weights).sum())(state.models)
+        loss, grads = jax.value_and_grad(lambda m: jax.vmap(model_loss)(m, inputs, targets, weights).sum())(
+            state.models
+        )
         models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
         return state._replace(models=models, optimiser=optimiser), loss / self.models
 

@@ -84,7 +84,9 @@ def _print(rows: list[dict[str, Any]], pictures: list[Path], options: DemoOption
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"30x30 room, {options.steps:,} steps, {options.seeds} seeds: share of episodes that reach the far goal")
+    table = Table(
+        title=f"30x30 room, {options.steps:,} steps, {options.seeds} seeds: share of episodes that reach the far goal"
+    )
     for name in rows[0]:
         table.add_column(name, justify="right")
     for row in rows:

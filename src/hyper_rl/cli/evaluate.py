@@ -51,7 +51,13 @@ def run_evaluate(options: EvaluateOptions) -> int:
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
         for i, run in enumerate(wanted)
     ]
-    document = {"task": config.task, "method": config.method, "episodes": options.episodes, "seed": options.seed, "runs": entries}
+    document = {
+        "task": config.task,
+        "method": config.method,
+        "episodes": options.episodes,
+        "seed": options.seed,
+        "runs": entries,
+    }
     if options.json:
         print(json.dumps(document))
     else:

@@ -50,9 +50,7 @@ def parse(arguments: Sequence[str]) -> TrainOptions:
     scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     scout.add_argument("--preset", default="robust")
     preset = scout.parse_known_args(list(arguments))[0].preset
-    return tyro.cli(
-        TrainOptions, prog="hyper-rl train", args=list(arguments), default=default_options(preset)
-    )
+    return tyro.cli(TrainOptions, prog="hyper-rl train", args=list(arguments), default=default_options(preset))
 
 
 def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:

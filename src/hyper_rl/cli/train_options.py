@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import tyro
 
 from hyper_rl.bonuses.disagreement import Disagreement
@@ -26,6 +25,7 @@ from hyper_rl.learners.td3 import TD3
 from hyper_rl.methods.explorer_reward import BonusScale, RewardScale
 from hyper_rl.methods.policies import METHODS
 from hyper_rl.presets import PRESETS, find_preset
+from hyper_rl.types import precision
 
 DEEP_WARMUP = 25_000
 DEEP_P_END = 0.001
@@ -158,7 +158,7 @@ def resolve(options: TrainOptions) -> Config:
         task_options=task_options,
         learner_options=options_of(chosen),
         bonus_options=options_of(options.disagreement) if bonus == "disagreement" else {},
-        precision="float64" if jax.config.jax_enable_x64 else "float32",
+        precision=precision(),
     )
     config.check()
     return config

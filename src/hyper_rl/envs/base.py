@@ -63,7 +63,7 @@ class Task(Protocol):
     def spec(self) -> TaskSpec: ...
 
     @property
-    def horizon(self) -> Int[Array, ""]:
+    def horizon(self) -> Int[Array, ""] | int:
         """The episode limit H, an array leaf."""
         ...
 

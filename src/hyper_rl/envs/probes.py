@@ -4,9 +4,9 @@
 |-----------------------|-----------------------------------------------------|-----------------------------------|
 | ProbeConstant         | can the critic learn a constant?                    | Q = 1 everywhere                  |
 | ProbeObservation      | can it tell observations apart?                     | Q(o) = o, o = +1 or -1            |
-| ProbeDiscount         | does it discount?                                   | Q = gamma at the first step, 1 at the second |
-| ProbeAction           | does the policy find the better action?             | a = +0.5 (continuous), 1 (discrete) |
-| ProbeCredit           | is the first of two actions credited for the second step's reward? | first action as above |
+| ProbeDiscount         | does it discount?                                   | Q = gamma at step 1, 1 at step 2  |
+| ProbeAction           | does the policy find the better action?             | a = +0.5 or 1 (discrete)          |
+| ProbeCredit           | is the first of two actions credited for the second? | first action as above             |
 
 Each has a continuous form for deep learners and a discrete one for tables.
 """

@@ -35,12 +35,12 @@ def _maze(name: str, about: str, steps: int) -> TaskEntry:
 TASKS: Mapping[str, TaskEntry] = MappingProxyType(
     {
         "Room": TaskEntry(Room, "30x30 room, small goal near, large goal far", "tabular_q", "counts", 1_000_000),
-        "MediumMaze-Easy": _maze("MediumMaze-Easy", "point maze, 8x8, H=500, about 140 steps to the goal", 1_000_000),
-        "MediumMaze-Medium": _maze("MediumMaze-Medium", "point maze, 8x8, H=200, about 140 steps to the goal", 1_000_000),
-        "LargeMaze-Easy": _maze("LargeMaze-Easy", "point maze, 9x12, H=1000, about 250 steps to the goal", 2_000_000),
-        "LargeMaze-Medium": _maze("LargeMaze-Medium", "point maze, 9x12, H=500, about 250 steps to the goal", 2_000_000),
-        "LargeMaze-Hard": _maze("LargeMaze-Hard", "point maze, 9x12, H=300, about 250 steps to the goal", 2_000_000),
-        "Pendulum": TaskEntry(Pendulum, "swing-up with dense reward, H=200 (a check of the learner)", "td3", "disagreement", 20_000),
+        "MediumMaze-Easy": _maze("MediumMaze-Easy", "point maze, 8x8, H=500, about 140 steps long", 1_000_000),
+        "MediumMaze-Medium": _maze("MediumMaze-Medium", "point maze, 8x8, H=200, about 140 steps long", 1_000_000),
+        "LargeMaze-Easy": _maze("LargeMaze-Easy", "point maze, 9x12, H=1000, about 250 steps long", 2_000_000),
+        "LargeMaze-Medium": _maze("LargeMaze-Medium", "point maze, 9x12, H=500, about 250 steps long", 2_000_000),
+        "LargeMaze-Hard": _maze("LargeMaze-Hard", "point maze, 9x12, H=300, about 250 steps long", 2_000_000),
+        "Pendulum": TaskEntry(Pendulum, "swing-up, dense reward, to check a learner", "td3", "disagreement", 20_000),
         **{
             name: TaskEntry(probe.make, probe.about, probe.learner, probe.bonus, 5_000, listed=False)
             for name, probe in PROBES.items()

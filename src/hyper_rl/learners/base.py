@@ -60,7 +60,12 @@ class Learner(Protocol):
         ...
 
     def update(
-        self, state: LearnerState, batch: Transition, rewards: Float[Array, " batch"], key: PRNGKeyArray, index: Int[Array, ""]
+        self,
+        state: LearnerState,
+        batch: Transition,
+        rewards: Float[Array, " batch"],
+        key: PRNGKeyArray,
+        index: Int[Array, ""],
     ) -> tuple[LearnerState, UpdateInfo]:
         """`rewards` replaces `batch.reward`; `index` counts updates from 1 and is shared by all runs."""
         ...

@@ -78,7 +78,9 @@ class TabularQ(eqx.Module):
     def act(self, state: TabularQState, observation: Int[Array, ""], key: PRNGKeyArray) -> Int[Array, ""]:
         return greedy_random_ties(state.q[observation], key)
 
-    def judge(self, state: TabularQState | TabularQPolicy, observation: Int[Array, ""], key: PRNGKeyArray) -> Int[Array, ""]:
+    def judge(
+        self, state: TabularQState | TabularQPolicy, observation: Int[Array, ""], key: PRNGKeyArray
+    ) -> Int[Array, ""]:
         return greedy_random_ties(state.q[observation], key)
 
     def estimate(self, state: TabularQState | TabularQPolicy, observation: Int[Array, ""]) -> Float[Array, ""]:
@@ -88,7 +90,12 @@ class TabularQ(eqx.Module):
         return TabularQPolicy(state.q)
 
     def update(
-        self, state: TabularQState, batch: Transition, rewards: Float[Array, " batch"], key: PRNGKeyArray, index: Int[Array, ""]
+        self,
+        state: TabularQState,
+        batch: Transition,
+        rewards: Float[Array, " batch"],
+        key: PRNGKeyArray,
+        index: Int[Array, ""],
     ) -> tuple[TabularQState, UpdateInfo]:
         losses = jnp.zeros((), float)
         # In order, newest first: a later backup sees what an earlier one wrote.
@@ -98,7 +105,9 @@ class TabularQ(eqx.Module):
             losses = losses + jnp.square(error)
         return state, UpdateInfo(losses / rewards.shape[0], jnp.zeros((), float))
 
-    def _backup(self, state: TabularQState, one: Transition, reward: Float[Array, ""]) -> tuple[TabularQState, Float[Array, ""]]:
+    def _backup(
+        self, state: TabularQState, one: Transition, reward: Float[Array, ""]
+    ) -> tuple[TabularQState, Float[Array, ""]]:
         s, a = one.observation, one.action
         next_value = state.q[one.next_observation].max()
         target = reward + self.gamma * jnp.where(one.terminated, jnp.zeros_like(next_value), next_value)

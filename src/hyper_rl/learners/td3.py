@@ -82,7 +82,8 @@ class TD3(eqx.Module):
     def check(self, spec: TaskSpec) -> None:
         if not (isinstance(spec.action, Box) and isinstance(spec.observation, Box)):
             raise UserError(
-                f"learner: 'td3' needs continuous observations and actions, and {spec.name} is discrete; use 'tabular_q'"
+                f"learner: 'td3' needs continuous observations and actions, and {spec.name} is discrete; "
+                "use 'tabular_q'"
             )
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> TD3State:
@@ -92,8 +93,15 @@ class TD3(eqx.Module):
         actor = make_mlp(actor_key, (observations, *self.widths, actions))
         sizes = (observations + actions, *self.widths, 1)
         critics = make_ensemble(lambda k: make_mlp(k, sizes, layer_norm=self.layer_norm), critic_key, 2)
-        copy = jax.tree.map(jnp.copy, (actor, critics))
-        return TD3State(actor, critics, *copy, adam_init(actor), adam_init(critics), jnp.zeros((), float))
+        return TD3State(
+            actor=actor,
+            critics=critics,
+            actor_target=jax.tree.map(jnp.copy, actor),
+            critics_target=jax.tree.map(jnp.copy, critics),
+            actor_optimiser=adam_init(actor),
+            critics_optimiser=adam_init(critics),
+            actor_loss=jnp.zeros((), float),
+        )
 
     def act(self, state: TD3State, observation: Float[Array, " obs"], key: PRNGKeyArray) -> Float[Array, " act"]:
         action = policy_action(state.actor, observation[None, :])[0]
@@ -114,7 +122,12 @@ class TD3(eqx.Module):
         return TD3Policy(state.actor, state.critics)
 
     def update(
-        self, state: TD3State, batch: Transition, rewards: Float[Array, " batch"], key: PRNGKeyArray, index: Int[Array, ""]
+        self,
+        state: TD3State,
+        batch: Transition,
+        rewards: Float[Array, " batch"],
+        key: PRNGKeyArray,
+        index: Int[Array, ""],
     ) -> tuple[TD3State, UpdateInfo]:
         noise = self.target_noise * jax.random.normal(key, batch.action.shape, dtype=float)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
@@ -167,7 +180,10 @@ def td_target(
 
 
 def critic_loss(
-    critics: MLP, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], targets: Float[Array, " batch"]
+    critics: MLP,
+    observations: Float[Array, "batch obs"],
+    actions: Float[Array, "batch act"],
+    targets: Float[Array, " batch"],
 ) -> Float[Array, ""]:
     """Sum over the two critics of their mean squared error."""
     values = critic_values(critics, observations, actions)

@@ -1,8 +1,9 @@
 """What the explorer is paid: r + beta b, optionally brought to unit scale.
 
 Scaling changes no optimum. `bonus_scale` divides b by its own running deviation or root mean square, which gives beta
-a meaning that does not depend on the units of the bonus. `reward_scale` multiplies the sum by (1 - gamma) / RMS(r + beta b),
-which keeps the explorer's Q of order one at every beta: the explorer's objective is scale-free, its optimiser is not.
+a meaning that does not depend on the units of the bonus. `reward_scale` multiplies the sum by
+(1 - gamma) / RMS(r + beta b), which keeps the explorer's Q of order one at every beta: the explorer's objective is
+scale-free, its optimiser is not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ class ExplorerReward(eqx.Module):
         return ExplorerScales(scale_init(), scale_init())
 
     def __call__(
-        self, scales: ExplorerScales, r: Float[Array, " batch"], b: Float[Array, " batch"], gamma: Float[Array, ""] | float
+        self,
+        scales: ExplorerScales,
+        r: Float[Array, " batch"],
+        b: Float[Array, " batch"],
+        gamma: Float[Array, ""] | float,
     ) -> tuple[ExplorerScales, ExplorerBatch]:
         bonus_scale, reward_scale = scales
         divisor = jnp.ones((), float)

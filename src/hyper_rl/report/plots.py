@@ -48,7 +48,9 @@ def plot_curves(folders: Mapping[str, Path], labels: Mapping[str, str], column: 
             steps, values = seed_bands(curve, beta, column)
             colour = COLOURS.get(method, "#333333")
             axis.plot(steps / 1000, values.mean(axis=0), color=colour, label=labels[method], linewidth=2)
-            axis.fill_between(steps / 1000, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, linewidth=0)
+            axis.fill_between(
+                steps / 1000, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, linewidth=0
+            )
         axis.set_title(rf"$\beta$ = {beta:g}", fontsize=11)
         axis.set_xlabel("thousand steps")
         axis.set_ylim(-0.04, 1.04)
@@ -64,7 +66,11 @@ def plot_curves(folders: Mapping[str, Path], labels: Mapping[str, str], column: 
 
 
 def plot_visits(
-    folders: Mapping[str, Path], labels: Mapping[str, str], grid: tuple[int, int], marks: Mapping[str, tuple[int, int]], out: Path
+    folders: Mapping[str, Path],
+    labels: Mapping[str, str],
+    grid: tuple[int, int],
+    marks: Mapping[str, tuple[int, int]],
+    out: Path,
 ) -> Path:
     """How often each cell was visited, one row per method and one column per beta, first seed, logarithmic colour."""
     plt = require_matplotlib()

@@ -1,7 +1,7 @@
 """The judged policy of one run, alone: two files that `evaluate` and `predict` can work from.
 
-    agent.json           task, spaces, learner and its options
-    policy.safetensors   the arrays of the policy
+agent.json           task, spaces, learner and its options
+policy.safetensors   the arrays of the policy
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def read_agent(folder: Path, config: Config) -> Agent:
     try:
         meta = json.loads(meta_path.read_text())
         if meta["format_version"] != FORMAT_VERSION:
-            raise UserError(f"{meta_path}: format version {meta['format_version']}, this program reads {FORMAT_VERSION}")
+            raise UserError(
+                f"{meta_path}: format version {meta['format_version']}, this program reads {FORMAT_VERSION}"
+            )
         arrays = load_file(policy_path)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         if isinstance(error, UserError):

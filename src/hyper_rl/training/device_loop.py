@@ -24,7 +24,13 @@ def init_runs(program: Program) -> RunState:
 
 @partial(jax.jit, static_argnames=("learn",), donate_argnames=("state",))
 def advance(
-    program: Program, state: RunState, first: Int[Array, ""], last: Int[Array, ""], warmup: Int[Array, ""], *, learn: bool
+    program: Program,
+    state: RunState,
+    first: Int[Array, ""],
+    last: Int[Array, ""],
+    warmup: Int[Array, ""],
+    *,
+    learn: bool,
 ) -> RunState:
     """All runs from step `first` up to, but not including, step `last`."""
     step_all = jax.vmap(partial(step_run, learn=learn), in_axes=(0, 0, None, None))

@@ -89,7 +89,10 @@ class RunState(NamedTuple):
 
 
 def init_run(program: Program) -> RunState:
-    """The state before the first step. All learners start from the same weights, so that beta = 0 is the plain learner."""
+    """The state before the first step.
+
+    All learners start from the same weights, so that beta = 0 is the plain learner.
+    """
     spec, policies = program.spec, program.policies
     learner_key, bonus_key = jax.random.split(program.streams.init)
     largest = program.bonus.largest if program.bonus is not None else 0.0
@@ -113,13 +116,18 @@ def init_run(program: Program) -> RunState:
 def start_episode(program: Program, number: Int[Array, ""], step: Int[Array, ""]) -> tuple[EnvState, Episode]:
     """Start and L come from (run seed, episode number) alone, on the device and on the host alike."""
     reset_key, length_key = jax.random.split(jax.random.fold_in(program.streams.episodes, number))
-    length = program.policies.draw_length(length_key, step, program.budget, program.task.horizon)
+    horizon = jnp.asarray(program.task.horizon)
+    length = program.policies.draw_length(length_key, step, program.budget, horizon)
     return program.task.reset(reset_key), begin_episode(number, length)
 
 
-def step_run(program: Program, state: RunState, step: Int[Array, ""], warmup: Int[Array, ""], *, learn: bool) -> RunState:
+def step_run(
+    program: Program, state: RunState, step: Int[Array, ""], warmup: Int[Array, ""], *, learn: bool
+) -> RunState:
     """One environment step of one run and, where `learn`, one update. `step` and `warmup` are shared by all runs."""
-    act_key, env_key, sample_key, update_key, bonus_key = jax.random.split(jax.random.fold_in(program.streams.steps, step), 5)
+    act_key, env_key, sample_key, update_key, bonus_key = jax.random.split(
+        jax.random.fold_in(program.streams.steps, step), 5
+    )
     newest, env, success, repositioning = interact(program, state, act_key, env_key, learn=learn)
 
     episode = take_step(state.episode, newest.reward, repositioning)
@@ -170,7 +178,12 @@ def interact(
 
 
 def improve(
-    program: Program, state: RunState, batch: Transition, update_key: PRNGKeyArray, bonus_key: PRNGKeyArray, index: Int[Array, ""]
+    program: Program,
+    state: RunState,
+    batch: Transition,
+    update_key: PRNGKeyArray,
+    bonus_key: PRNGKeyArray,
+    index: Int[Array, ""],
 ) -> RunState:
     """One update of every learner and of the bonus on one batch (Algorithm 2, "Policy Improvement")."""
     window = state.window

@@ -1,12 +1,12 @@
 """A run folder on disk: every file readable without this package, nothing overwritten, nothing half written.
 
-    config.json        what was asked for, every number written out
-    curve.csv          one row per evaluation and run
-    result.json        what came out; no timings, so that equal runs give equal bytes
-    timing.json        speeds
-    visits.csv         how often each cell of the task was visited, per run
-    checkpoint/        see `checkpoint`
-    runs/<i>/agent/    the judged policy of run i alone, see `agent_file`
+config.json        what was asked for, every number written out
+curve.csv          one row per evaluation and run
+result.json        what came out; no timings, so that equal runs give equal bytes
+timing.json        speeds
+visits.csv         how often each cell of the task was visited, per run
+checkpoint/        see `checkpoint`
+runs/<i>/agent/    the judged policy of run i alone, see `agent_file`
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class RunFolder:
         """A new folder; one that exists and holds anything is never touched."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(
-                f"out: {path} exists already; choose another folder, or continue it with: hyper-rl train --resume {path}"
+                f"out: {path} exists already; choose another folder, "
+                f"or continue it with: hyper-rl train --resume {path}"
             )
         path.mkdir(parents=True, exist_ok=True)
         folder = RunFolder(path)
@@ -130,7 +131,7 @@ def summarise_runs(config: Config, curve: dict[str, np.ndarray]) -> dict[str, An
         series = {name: values[mine] for name, values in curve.items()}
         late = series["step"] > (1 - LAST_SHARE) * config.steps
         episodes = series["episodes"][late]
-        entry = {"run": run, "beta": beta, "seed": seed}
+        entry: dict[str, Any] = {"run": run, "beta": beta, "seed": seed}
         for name in ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate"):
             entry[name] = _number(_mean(series[name][-LAST_EVALUATIONS:]))
         for name in ("behaviour_success", "behaviour_return"):

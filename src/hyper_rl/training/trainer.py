@@ -75,7 +75,11 @@ def train(
 
 
 def resume(
-    path: Path, *, extend_steps: int | None = None, saving: Saving = Saving(), open_progress: Callable[[int], Any] | None = None
+    path: Path,
+    *,
+    extend_steps: int | None = None,
+    saving: Saving = Saving(),
+    open_progress: Callable[[int], Any] | None = None,
 ) -> dict[str, Any]:
     """Continue a stopped run folder as if it had never stopped; a finished one just returns its result."""
     folder, config = RunFolder.open(path)
@@ -97,7 +101,12 @@ def resume(
 
 
 def _run(
-    config: Config, program: Program, folder: RunFolder, saving: Saving, open_progress: Callable[[int], Any] | None, memory: str
+    config: Config,
+    program: Program,
+    folder: RunFolder,
+    saving: Saving,
+    open_progress: Callable[[int], Any] | None,
+    memory: str,
 ) -> dict[str, Any]:
     warnings: list[str] = []
     loaded = read_newest(folder.checkpoints, partial(_template, program), folder.curve, warnings.append)
@@ -119,8 +128,14 @@ def _run(
 
 
 def _train_to_end(
-    config: Config, program: Program, state: RunState, clock: _Clock, folder: RunFolder, saving: Saving,
-    progress: Progress, asked_to_stop: Callable[[], bool],
+    config: Config,
+    program: Program,
+    state: RunState,
+    clock: _Clock,
+    folder: RunFolder,
+    saving: Saving,
+    progress: Progress,
+    asked_to_stop: Callable[[], bool],
 ) -> RunState:
     betas, seeds = [beta for beta, _ in config.runs], [seed for _, seed in config.runs]
     as_int = partial(jnp.asarray, dtype=jnp.int32)
@@ -136,7 +151,9 @@ def _train_to_end(
             chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
         clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done
         if clock.step == next_evaluation:
-            measured = measure(program, state, as_int(clock.step), as_int(clock.evaluations), episodes=config.eval_episodes)
+            measured = measure(
+                program, state, as_int(clock.step), as_int(clock.evaluations), episodes=config.eval_episodes
+            )
             table = rows(measured, clock.step, betas, seeds)
             folder.append_curve(table)
             state = clear_window(program, state)
