@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +12,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from hyper_rl.bonuses.counts import Counts
-from hyper_rl.bonuses.disagreement import Disagreement, DisagreementState, disagreement, model_loss
+from hyper_rl.bonuses.disagreement import Disagreement, DisagreementState, disagreement, weighted_squared_error
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.errors import UserError
 from hyper_rl.learners.base import UpdateInfo
@@ -52,7 +51,8 @@ def test_counts_by_hand() -> None:
     numbers = jnp.asarray([0, 2, 1], jnp.int32), jnp.asarray([1, 0, 1], jnp.int32)
     batch = Transition(*numbers, jnp.zeros((3,), float), numbers[0], jnp.zeros((3,), bool))
     np.testing.assert_allclose(np.asarray(bonus.reward(state, batch)), [3**-0.5, 1.0, 1.0], rtol=1e-6)
-    same, loss = bonus.update(state, batch, KEY)
+    rewards, same, loss = bonus.learn(state, batch, KEY)
+    np.testing.assert_array_equal(np.asarray(rewards), np.asarray(bonus.reward(state, batch)))
     assert same is state and float(loss) == 0.0 and bonus.largest == 1.0
 
 
@@ -64,11 +64,33 @@ def test_disagreement_by_hand() -> None:
 
 
 def test_model_loss_by_hand() -> None:
-    # f(x) = (2x, -x) at x = 1 and 3: (2, -1) and (6, -3). Targets (1, 1) and (6, 0):
-    # squared errors (1, 4) and (0, 9): means 2.5 and 4.5; weights 0.25 and 0.75: 0.625 + 3.375 = 4.
-    model = MLP((array([2.0, -1.0]),), (array(0.0, 0.0),), False)
-    loss = model_loss(model, array([1.0], [3.0]), array([1.0, 1.0], [6.0, 0.0]), array(0.25, 0.75))
+    # Predictions (2, -1) and (6, -3), targets (1, 1) and (6, 0): errors (1, -2) and (0, -3),
+    # squared (1, 4) and (0, 9): means 2.5 and 4.5; weights 0.25 and 0.75: 0.625 + 3.375 = 4.
+    # Slope in an error e of weight w and two dimensions: 2 e w / 2 = e w.
+    loss, slopes = weighted_squared_error(array([1.0, -2.0], [0.0, -3.0]), array(0.25, 0.75))
     assert float(loss) == pytest.approx(4.0, rel=1e-6)
+    np.testing.assert_allclose(np.asarray(slopes), [[0.25, -0.5], [0.0, -2.25]], rtol=1e-6)
+
+
+def test_learning_takes_the_gradient_of_the_loss() -> None:
+    """The written-out gradient on the picked rows against automatic differentiation of the same loss."""
+    bonus = Disagreement(widths=(8, 8))
+    rng = np.random.default_rng(3)
+    batch = transitions(rng.normal(size=(32, 2)), rng.normal(size=(32, 1)), rng.normal(size=(32, 2)))
+    state = bonus.init(KEY, PLANE)
+    rewards, after, loss = bonus.learn(state, batch, KEY)
+    np.testing.assert_allclose(np.asarray(rewards), np.asarray(bonus.reward(state, batch)), rtol=1e-6)
+    picks, weights = bonus._choose(KEY, 32)
+
+    def loss_of(models: MLP) -> Float[Array, ""]:
+        outputs = jax.vmap(lambda model: model(bonus.inputs(state, batch)))(models)
+        errors = jnp.take_along_axis(outputs - batch.next_observation[None], picks[:, :, None], axis=1)
+        return (jnp.square(errors).mean(axis=-1) * weights).sum()
+
+    total, grads = jax.value_and_grad(loss_of)(state.models)
+    assert float(loss) == pytest.approx(float(total) / 5, rel=1e-5)
+    for mine, automatic in zip(jax.tree.leaves(after.optimiser.first), jax.tree.leaves(grads), strict=True):
+        np.testing.assert_allclose(np.asarray(mine), 0.1 * np.asarray(automatic), rtol=1e-4, atol=1e-7)
 
 
 def sample_weights(bonus: Disagreement, batch: Transition, keys: Array) -> Float[np.ndarray, "keys models batch"]:
@@ -80,7 +102,7 @@ def sample_weights(bonus: Disagreement, batch: Transition, keys: Array) -> Float
     state = bonus.init(KEY, PLANE)
 
     def moved(next_observation: Float[Array, "batch 2"], key: Array) -> Float[Array, " models"]:
-        after, _ = bonus.update(state, batch._replace(next_observation=next_observation), key)
+        _, after, _ = bonus.learn(state, batch._replace(next_observation=next_observation), key)
         return after.optimiser.first.biases[-1][:, 0]
 
     slopes = jax.jit(jax.vmap(jax.jacrev(moved), in_axes=(None, 0)))(batch.next_observation, keys)
@@ -129,17 +151,17 @@ def square(rng: np.random.Generator, count: int, low: float, high: float) -> Tra
     return transitions(observation, action, dynamics(observation, action))
 
 
-@partial(jax.jit, static_argnames=("updates",))
-def trained(bonus: Disagreement, data: Transition, updates: int) -> DisagreementState:
+@jax.jit
+def trained(bonus: Disagreement, start: DisagreementState, data: Transition, updates: int) -> DisagreementState:
     def seen(state: DisagreementState, one: Transition) -> tuple[DisagreementState, None]:
         return bonus.observe(state, one), None
 
     def body(i: Array, state: DisagreementState) -> DisagreementState:
         picks = jax.random.randint(jax.random.fold_in(KEY, i), (64,), 0, data.reward.shape[0])
         batch = jax.tree.map(lambda leaf: leaf[picks], data)
-        return bonus.update(state, batch, jax.random.fold_in(KEY, i + updates))[0]
+        return bonus.learn(state, batch, jax.random.fold_in(KEY, i + updates))[1]
 
-    observed = jax.lax.scan(seen, bonus.init(KEY, PLANE), data)[0]
+    observed = jax.lax.scan(seen, start, data)[0]
     return jax.lax.fori_loop(0, updates, body, observed)
 
 
@@ -150,11 +172,10 @@ def test_bonus_falls_on_known_data_and_stays_high_far_away(options: dict[str, An
     data = square(rng, 1000, -1.0, 0.0)
     known, far = square(rng, 200, -1.0, 0.0), square(rng, 200, 1.0, 2.0)
     bonus = Disagreement(lr=1e-3, widths=(32, 32), **options)
-    state = trained(bonus, data, 1500)
-    start = state._replace(models=bonus.init(KEY, PLANE).models)
-    before, after, away = (
-        float(bonus.reward(s, b).mean()) for s, b in ((start, known), (state, known), (state, far))
-    )
+    fresh = bonus.init(KEY, PLANE)
+    start, state = trained(bonus, fresh, data, 0), trained(bonus, fresh, data, 4000)
+    reward = jax.jit(bonus.reward)
+    before, after, away = (float(reward(s, b).mean()) for s, b in ((start, known), (state, known), (state, far)))
     assert after < before / 10
     assert away > 10 * after
 
@@ -199,11 +220,12 @@ def test_running_statistics_are_kept_only_where_used() -> None:
 def test_normalised_bonus_does_not_depend_on_the_units_of_the_observation() -> None:
     """The same stream in metres and kilometres (powers of two, so that rounding is the same) gives the same bonus."""
     rng = np.random.default_rng(1)
-    data = square(rng, 300, -1.0, 1.0)
+    data = square(rng, 1000, -1.0, 1.0)
     units = array([1024.0, 0.25])
     other = data._replace(observation=data.observation * units, next_observation=data.next_observation * units)
-    bonus = Disagreement(lr=1e-3, widths=(16,), target="change", normalise=True)
-    ours, theirs = (bonus.reward(trained(bonus, d, 100), d) for d in (data, other))
+    bonus = Disagreement(lr=1e-3, widths=(32, 32), target="change", normalise=True)
+    fresh = bonus.init(KEY, PLANE)
+    ours, theirs = (bonus.reward(trained(bonus, fresh, d, 100), d) for d in (data, other))
     np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4)
 
 

@@ -14,6 +14,7 @@ from hyper_rl.networks import (
     MLP,
     adam_init,
     adam_step,
+    affine,
     make_ensemble,
     make_mlp,
     normalise_features,
@@ -187,3 +188,13 @@ def test_running_scale_forgets() -> None:
 def test_running_scale_of_nothing_divides_safely() -> None:
     for scale in (scale_init(), scale_add(scale_init(), array(0.0, 0.0), 0.1)):
         assert 0 < float(scale_rms(scale)) < 1e-6 and 0 < float(scale_std(scale)) < 1e-6
+
+
+def test_affine_has_the_automatic_derivative() -> None:
+    """Its derivative is written out by hand for speed; it must be the one JAX would find."""
+    rng = np.random.default_rng(5)
+    x, w, b, dy = (jnp.asarray(rng.normal(size=shape), float) for shape in ((7, 3), (3, 4), (4,), (7, 4)))
+    mine = jax.grad(lambda *args: (affine(*args) * dy).sum(), argnums=(0, 1, 2))(x, w, b)
+    automatic = jax.grad(lambda x, w, b: ((x @ w + b[None, :]) * dy).sum(), argnums=(0, 1, 2))(x, w, b)
+    for one, other in zip(mine, automatic, strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-6)

@@ -22,7 +22,10 @@ from hyper_rl.training.device_loop import advance_to, init_runs
 from hyper_rl.training.program import Program, Streams
 from hyper_rl.types import stack_runs
 
-STEPS, WARMUP, SEEDS = 1500, 200, (0, 1)
+# One worker runs them all, because they share what was learned.
+pytestmark = pytest.mark.xdist_group("probes")
+
+STEPS, WARMUP, SEEDS = 6000, 200, (0, 1)
 KEY = jax.random.key(0)
 QUESTIONS = list(LAST_STEP)
 # (step, sign) of the four observations a probe has, as a table and as a network see them.

@@ -28,6 +28,9 @@ STEPS, WARMUP = 350, 50  # 300 updates
 ROOM_STEPS = 20_000
 DEEP = f"--steps {STEPS} --warmup {WARMUP} --td3.widths 32 32 --td3.batch-size 32"
 MODELS = "--disagreement.widths 32 32"
+ROOM = f"Room --preset paper --steps {ROOM_STEPS}"
+ROOM_BETAS, ROOM_SEEDS = ("0", "0.005", "10"), (3, 4)
+ROOM_SWEEP = f"{ROOM} --method hyper --beta 0 0.005 10 --seeds 2 --seed 3"
 
 # Pendulum pays at every step, so what the task learner is paid matters; the maze is the stiffer physics.
 TASKS = ("Pendulum", pytest.param("MediumMaze-Easy", marks=pytest.mark.long))
@@ -86,17 +89,16 @@ def test_at_beta_zero_the_explorer_is_the_task_learner_bit_by_bit() -> None:
 
 
 def test_at_beta_zero_the_tables_are_equal_bit_by_bit() -> None:
-    state = state_after(f"Room --preset paper --method hyper --beta 0 0.1 --steps {ROOM_STEPS}")
-    tables = state.learners.q[0]
-    assert tables[0].any() and tables[0].tobytes() == tables[1].tobytes()
-    assert not np.array_equal(state.learners.q[1][0], state.learners.q[1][1])
+    tables = state_after(ROOM_SWEEP).learners.q
+    assert tables[0, 0].any() and tables[0, 0].tobytes() == tables[0, 1].tobytes()
+    assert not np.array_equal(tables[2, 0], tables[2, 1]), "beta = 0.005 must differ"
 
 
 def test_hyper_at_beta_zero_is_exploit_in_the_room_bit_by_bit() -> None:
-    hyper = state_after(f"Room --preset paper --method hyper --beta 0 0.1 --steps {ROOM_STEPS}")
-    exploit = state_after(f"Room --preset paper --method exploit --beta 0 --steps {ROOM_STEPS}")
-    assert hyper.learners.q[0, 0].tobytes() == exploit.learners.q[0, 0].tobytes()
-    assert_same_bits(of_run(hyper.totals, 0), of_run(exploit.totals, 0))
+    hyper = of_run(state_after(ROOM_SWEEP), 0)
+    exploit = of_run(state_after(f"{ROOM} --method exploit --beta 0 --seed 3"), 0)
+    assert hyper.learners.q[0].tobytes() == exploit.learners.q[0].tobytes()
+    assert_same_bits(hyper.totals, exploit.totals)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -114,8 +116,8 @@ def test_hyper_at_beta_zero_is_exploit_to_rounding(task: str) -> None:
 
 @pytest.mark.parametrize("beta", ["0.005", "1"])
 def test_decouple_collects_what_curiosity_collects_in_the_room(beta: str) -> None:
-    decouple = state_after(f"Room --preset paper --method decouple --beta {beta} --steps {ROOM_STEPS}")
-    curiosity = state_after(f"Room --preset paper --method curiosity --beta {beta} --steps {ROOM_STEPS}")
+    decouple = state_after(f"{ROOM} --method decouple --beta {beta}")
+    curiosity = state_after(f"{ROOM} --method curiosity --beta {beta}")
     assert_same_bits(of_role(decouple.learners, 1), of_role(curiosity.learners, 0))
     for part in ("bonus", "env", "episode", "totals"):
         assert_same_bits(getattr(decouple, part), getattr(curiosity, part))
@@ -134,12 +136,10 @@ def test_decouple_collects_what_curiosity_collects_to_rounding(task: str) -> Non
 # A run does not feel its neighbours.
 
 
-@pytest.mark.parametrize("method", ["hyper", "curiosity"])
-def test_a_run_of_a_room_sweep_equals_the_run_alone_bit_by_bit(method: str) -> None:
-    words = f"Room --method {method} --steps {ROOM_STEPS}"
-    sweep = state_after(f"{words} --beta 0.005 1 10 --seeds 2 --seed 3")
-    for run, (beta, seed) in enumerate((beta, seed) for beta in ("0.005", "1", "10") for seed in (3, 4)):
-        alone = state_after(f"{words} --beta {beta} --seed {seed}")
+def test_a_run_of_a_room_sweep_equals_the_run_alone_bit_by_bit() -> None:
+    sweep = state_after(ROOM_SWEEP)
+    for run, (beta, seed) in enumerate((beta, seed) for beta in ROOM_BETAS for seed in ROOM_SEEDS):
+        alone = state_after(f"{ROOM} --method hyper --beta {beta} --seed {seed}")
         assert_same_bits(of_run(sweep, run), of_run(alone, 0))
 
 
@@ -157,9 +157,8 @@ def test_a_run_of_a_deep_sweep_equals_the_run_alone_to_rounding(task: str) -> No
 
 def test_seeds_and_betas_do_differ() -> None:
     """Equality above would be empty if every run were the same run."""
-    sweep = state_after(f"Room --method hyper --steps {ROOM_STEPS} --beta 0.005 1 10 --seeds 2 --seed 3")
-    tables = {sweep.learners.q[run, 1].tobytes() for run in range(6)}
-    assert len(tables) == 6
+    tables = state_after(ROOM_SWEEP).learners.q
+    assert len({tables[run, 1].tobytes() for run in range(6)}) == 6
 
 
 # How a run is cut into chunks, or looked at, changes nothing.
@@ -167,8 +166,7 @@ def test_seeds_and_betas_do_differ() -> None:
 
 @pytest.mark.parametrize("cuts", [(1, 2, 3), (4_999, 5_000, 5_001, 19_999), tuple(range(700, ROOM_STEPS, 700))])
 def test_chunks_change_no_bit_in_the_room(cuts: tuple[int, ...]) -> None:
-    words = f"Room --method hyper --steps {ROOM_STEPS} --beta 0.005 1 10 --seeds 2 --seed 3"
-    assert_same_bits(state_after(words), state_after(words, cuts))
+    assert_same_bits(state_after(ROOM_SWEEP), state_after(ROOM_SWEEP, cuts))
 
 
 @pytest.mark.parametrize("cuts", [(1, 49, 50, 51, 52), (10, 120, 121, 349), tuple(range(7, STEPS, 7))])
@@ -182,13 +180,13 @@ def test_chunks_change_no_bit_of_a_deep_run(cuts: tuple[int, ...]) -> None:
     "words",
     [
         pytest.param(f"Pendulum --preset paper --method hyper --beta 0 1 {DEEP} {MODELS} --eval-episodes 2", id="deep"),
-        pytest.param("Room --method hyper --steps 3000 --beta 0.005 1 10 --seeds 2 --seed 3", id="tabular"),
+        pytest.param(f"{ROOM_SWEEP} --eval-episodes 2", id="tabular"),
     ],
 )
 def test_how_often_it_is_judged_changes_no_bit_of_what_is_learned(words: str, tmp_path: Path) -> None:
     """The whole final state, apart from the sums since the last evaluation, which are meant to differ."""
     states = []
-    for name, every in (("seldom", 10_000), ("often", 70)):
+    for name, every in (("seldom", 10_000), ("often", 90)):
         train(resolve(parse([*words.split(), "--eval-every", str(every)])), tmp_path / name)
         (file,) = (tmp_path / name / "checkpoint").glob("step-*/state.safetensors")
         states.append({path: array for path, array in load_file(file).items() if not path.startswith(".window")})

@@ -136,25 +136,25 @@ def test_target_noise_is_clipped_and_the_smaller_critic_is_taken() -> None:
 
 
 def test_target_noise_has_its_deviation() -> None:
-    # Q' = a' = noise of deviation 0.2 clipped at 0.5, Q = 0, gamma 1, r = 0: loss = 2 E[noise^2]. Clipping at 2.5
+    # Q' = a' = noise of deviation 0.2 clipped at 0.5, Q = 0, gamma 1/2, r = 0: loss = E[noise^2] / 2. Clipping at 2.5
     # deviations keeps 1 - 2 (2.5 phi(2.5) + Phi(-2.5)) + 2 * 6.25 Phi(-2.5) = 0.9776 of the variance 0.04.
     phi, tail = 0.017528300, 0.006209665
     second_moment = 0.04 * (1 - 2 * (2.5 * phi + tail) + 2 * 6.25 * tail)
     state = state_of(ZERO_ACTOR, ZERO_CRITICS, ZERO_ACTOR, stacked(*[affine([[0.0], [1.0]], 0.0)] * 2))
     count = 100_000
-    _, info = update(TD3(gamma=1.0), state, batch_of(count), jnp.zeros((count,), float), 0, 1)
+    _, info = update(TD3(gamma=0.5), state, batch_of(count), jnp.zeros((count,), float), 0, 1)
     # Relative standard error of the mean square of 1e5 numbers: sqrt(2 / 1e5) = 0.0045.
-    assert float(info.loss) == pytest.approx(2 * second_moment, rel=0.02)
+    assert float(info.loss) == pytest.approx(second_moment / 2, rel=0.02)
 
 
 def test_target_action_is_clipped_to_the_action_range() -> None:
-    # pi' = tanh(20) = 1 and noise +-0.5, so a' = 1 (clipped from 1.5) or 0.5. With Q' = a', Q = 0 and gamma = 1 the
-    # loss is 2 (share + (1 - share) / 4), `share` being how often the noise was positive; unclipped it would exceed 2.
+    # pi' = tanh(20) = 1 and noise +-0.5, so a' = 1 (clipped from 1.5) or 0.5. With Q' = a', Q = 0 and gamma = 1/2
+    # the loss is (share + (1 - share) / 4) / 2, `share` being how often the noise was positive; unclipped: over 1/2.
     state = state_of(ZERO_ACTOR, ZERO_CRITICS, affine([[0.0]], 20.0), stacked(*[affine([[0.0], [1.0]], 0.0)] * 2))
-    learner = TD3(gamma=1.0, target_noise=1e4)
+    learner = TD3(gamma=0.5, target_noise=1e4)
     for seed in range(4):
         _, info = update(learner, state, batch_of(64), jnp.zeros((64,), float), seed, 1)
-        positive = 64 * (float(info.loss) / 2 - 0.25) / 0.75
+        positive = 64 * (2 * float(info.loss) - 0.25) / 0.75
         assert 10 < positive < 54 and positive == pytest.approx(round(positive), abs=1e-3)
 
 

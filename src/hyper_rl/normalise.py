@@ -69,4 +69,5 @@ def scale_rms(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
 def scale_std(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
     weight = jnp.maximum(scale.weight, floor)
     variance = scale.second / weight - jnp.square(scale.first / weight)
-    return jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), floor)
+    # A bonus that is all but constant (the first count is 1 everywhere) must not be blown up by its lack of spread.
+    return jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), 0.01 * scale_rms(scale, floor))

@@ -33,6 +33,11 @@ class Bonus(Protocol):
         """The raw bonus of each transition in the batch."""
         ...
 
-    def update(self, state: BonusState, batch: Transition, key: PRNGKeyArray) -> tuple[BonusState, Float[Array, ""]]:
-        """Train on the batch; returns the new state and the loss."""
+    def learn(
+        self, state: BonusState, batch: Transition, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " batch"], BonusState, Float[Array, ""]]:
+        """The bonus as `reward` gives it *before* training on the batch, the state after it, and the loss.
+
+        One function, because both need the same forward pass.
+        """
         ...

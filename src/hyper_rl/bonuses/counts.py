@@ -37,7 +37,7 @@ class Counts(eqx.Module):
         visits = state[batch.observation, batch.action]
         return jax.lax.rsqrt(jnp.maximum(visits, 1).astype(float))
 
-    def update(
+    def learn(
         self, state: Int[Array, "states actions"], batch: Transition, key: PRNGKeyArray
-    ) -> tuple[Int[Array, "states actions"], Float[Array, ""]]:
-        return state, jnp.zeros((), float)
+    ) -> tuple[Float[Array, " batch"], Int[Array, "states actions"], Float[Array, ""]]:
+        return self.reward(state, batch), state, jnp.zeros((), float)

@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.errors import UserError, require, require_choice, require_count, require_positive
-from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp
+from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
 from hyper_rl.types import Transition
 
@@ -106,27 +106,30 @@ class Disagreement(eqx.Module):
         predictions = jax.vmap(lambda model: model(inputs))(state.models)
         return disagreement(predictions)
 
-    def update(
+    def learn(
         self, state: DisagreementState, batch: Transition, key: PRNGKeyArray
-    ) -> tuple[DisagreementState, Float[Array, ""]]:
+    ) -> tuple[Float[Array, " batch"], DisagreementState, Float[Array, ""]]:
         inputs, targets = self.inputs(state, batch), self.targets(state, batch)
-        total = inputs.shape[0]
+        predictions, layers = jax.vmap(lambda model: model.with_layers(inputs))(state.models)
+        errors = predictions - targets[None]
+        picks, weights = self._choose(key, inputs.shape[0])
+        # Each model learns from its own rows of the forward pass that the bonus needed anyway.
+        take = jax.vmap(lambda rows, mine: rows[mine])
+        errors, layers = jax.tree.map(lambda leaf: take(leaf, picks), (errors, layers))
+        losses, slopes = jax.vmap(weighted_squared_error)(errors, weights)
+        grads = jax.vmap(mlp_gradient)(state.models, layers, slopes)
+        models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
+        return disagreement(predictions), state._replace(models=models, optimiser=optimiser), losses.mean()
+
+    def _choose(self, key: PRNGKeyArray, total: int) -> tuple[Int[Array, "models rows"], Float[Array, "models rows"]]:
+        """Which rows of the batch each model learns from, and with what weight."""
         if self.selection == "subset":
             chosen = max(1, round(self.share * total))
             picks = jax.random.randint(key, (self.models, chosen), 0, total)
-            weights = jnp.full((self.models, chosen), 1.0 / chosen, float)
-            inputs, targets = inputs[picks], targets[picks]
-        else:
-            mask = jax.random.bernoulli(key, self.share, (self.models, total)).astype(float)
-            weights = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
-            inputs = jnp.broadcast_to(inputs, (self.models, *inputs.shape))
-            targets = jnp.broadcast_to(targets, (self.models, *targets.shape))
-        # The sum over members separates them: each gets the gradient of its own mean squared error.
-        loss, grads = jax.value_and_grad(lambda m: jax.vmap(model_loss)(m, inputs, targets, weights).sum())(
-            state.models
-        )
-        models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
-        return state._replace(models=models, optimiser=optimiser), loss / self.models
+            return picks, jnp.full((self.models, chosen), 1.0 / chosen, float)
+        mask = jax.random.bernoulli(key, self.share, (self.models, total)).astype(float)
+        everything = jnp.broadcast_to(jnp.arange(total), (self.models, total))
+        return everything, mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
 
 
 def disagreement(predictions: Float[Array, "models batch n"]) -> Float[Array, " batch"]:
@@ -134,9 +137,9 @@ def disagreement(predictions: Float[Array, "models batch n"]) -> Float[Array, " 
     return predictions.var(axis=0).mean(axis=-1)
 
 
-def model_loss(
-    model: MLP, inputs: Float[Array, "batch fan_in"], targets: Float[Array, "batch n"], weights: Float[Array, " batch"]
-) -> Float[Array, ""]:
-    """Weighted mean squared error, mean over dimensions."""
-    errors = jnp.square(model(inputs) - targets).mean(axis=-1)
-    return (errors * weights).sum()
+def weighted_squared_error(
+    errors: Float[Array, "rows n"], weights: Float[Array, " rows"]
+) -> tuple[Float[Array, ""], Float[Array, "rows n"]]:
+    """Weighted mean over rows of the mean squared error over dimensions, and its slope in the errors."""
+    loss = (jnp.square(errors).mean(axis=-1) * weights).sum()
+    return loss, errors * (2.0 / errors.shape[-1]) * weights[:, None]

@@ -70,13 +70,19 @@ class Probe(eqx.Module):
         after = ProbeState(state.step + 1, state.sign, quality)
         return StepResult(after, reward, last, last & (reward > 0.5))
 
+    def _told(self, state: ProbeState) -> Float[Array, ""]:
+        """What the observation shows besides the step: the sign or, where credit is asked for, what was done."""
+        if self.question != "Credit":
+            return state.sign
+        return jnp.where(state.step > 0, state.quality, state.sign)
+
     def observe(self, state: ProbeState) -> Shaped[Array, "..."]:
         if self.discrete:
             return self.cell(state)
-        return jnp.stack([jnp.minimum(state.step, 1).astype(float), state.sign])
+        return jnp.stack([jnp.minimum(state.step, 1).astype(float), self._told(state)])
 
     def cell(self, state: ProbeState) -> Shaped[Array, ""]:
-        return 2 * jnp.minimum(state.step, 1) + (state.sign > 0).astype(jnp.int32)
+        return 2 * jnp.minimum(state.step, 1) + (self._told(state) > 0).astype(jnp.int32)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Room(eqx.Module):
     """Row and column of the sub-goal."""
 
     def __check_init__(self) -> None:
-        require_count("room.size", self.size, low=2)
+        require_count("room.size", self.size, low=3)
         require_count("room.horizon", self.horizon)
         require_finite("room.goal_reward", self.goal_reward)
         require_finite("room.subgoal_reward", self.subgoal_reward)

@@ -66,7 +66,7 @@ class TD3(eqx.Module):
 
     def __check_init__(self) -> None:
         require_positive("td3.lr", self.lr)
-        require_finite("td3.gamma", self.gamma, low=0.0, high=1.0)
+        require(0 <= self.gamma < 1, "td3.gamma", self.gamma, "in [0, 1)")
         require(0 < self.tau <= 1, "td3.tau", self.tau, "in (0, 1]")
         require_finite("td3.action_noise", self.action_noise, low=0.0)
         require_finite("td3.target_noise", self.target_noise, low=0.0)

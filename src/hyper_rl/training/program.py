@@ -137,7 +137,7 @@ def step_run(
     fresh_env, fresh_episode = start_episode(program, episode.number + 1, step + 1)
     next_env = _select(done, fresh_env, env)
     totals = Totals(
-        state.totals.goals + success.astype(jnp.int32), state.totals.visits.at[program.task.cell(next_env)].add(1)
+        state.totals.goals + success.astype(jnp.int32), state.totals.visits.at[program.task.cell(env)].add(1)
     )
     state = state._replace(
         bonus=program.bonus.observe(state.bonus, newest) if program.bonus is not None else None,
@@ -190,10 +190,9 @@ def improve(
     rewards = {"task": batch.reward}
     if program.policies.explores:
         assert program.bonus is not None
-        bonus = program.bonus.reward(state.bonus, batch)
+        bonus, bonus_state, bonus_loss = program.bonus.learn(state.bonus, batch, bonus_key)
         scales, explorer = program.explorer_reward(state.scales, batch.reward, bonus, program.learner.gamma)
         rewards["explorer"] = explorer.rewards
-        bonus_state, bonus_loss = program.bonus.update(state.bonus, batch, bonus_key)
         state = state._replace(bonus=bonus_state, scales=scales)
         window = _note_explorer(window, explorer, bonus_loss)
     stacked = jnp.stack([rewards[role] for role in program.policies.roles])

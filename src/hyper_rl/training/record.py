@@ -42,6 +42,7 @@ class Totals(NamedTuple):
 
     goals: Int[Array, ""]
     visits: Int[Array, " cells"]
+    """How often a step led into each cell, goals included."""
 
 
 def begin_episode(number: Int[Array, ""], length: Int[Array, ""]) -> Episode:
