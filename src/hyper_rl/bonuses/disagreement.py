@@ -114,8 +114,7 @@ class Disagreement(eqx.Module):
         errors = predictions - targets[None]
         picks, weights = self._choose(key, inputs.shape[0])
         # Each model learns from its own rows of the forward pass that the bonus needed anyway.
-        take = jax.vmap(lambda rows, mine: rows[mine])
-        errors, layers = jax.tree.map(lambda leaf: take(leaf, picks), (errors, layers))
+        errors, layers = jax.tree.map(lambda leaf: _take_rows(leaf, picks), (errors, layers))
         losses, slopes = jax.vmap(weighted_squared_error)(errors, weights)
         grads = jax.vmap(mlp_gradient)(state.models, layers, slopes)
         models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
@@ -130,6 +129,10 @@ class Disagreement(eqx.Module):
         mask = jax.random.bernoulli(key, self.share, (self.models, total)).astype(float)
         everything = jnp.broadcast_to(jnp.arange(total), (self.models, total))
         return everything, mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
+
+
+def _take_rows(leaf: Float[Array, "models batch n"], picks: Int[Array, "models rows"]) -> Float[Array, "models rows n"]:
+    return jax.vmap(lambda rows, mine: rows[mine])(leaf, picks)
 
 
 def disagreement(predictions: Float[Array, "models batch n"]) -> Float[Array, " batch"]:
