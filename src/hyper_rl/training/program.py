@@ -20,6 +20,7 @@ from hyper_rl.envs.base import Box, EnvState, Task, TaskSpec
 from hyper_rl.learners.base import Learner, LearnerState, UpdateInfo
 from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerReward, ExplorerScales
 from hyper_rl.methods.policies import Policies
+from hyper_rl.threefry import make_key
 from hyper_rl.training.record import (
     Episode,
     Totals,
@@ -44,7 +45,7 @@ class Streams(NamedTuple):
 
     @staticmethod
     def from_seed(seed: int) -> Streams:
-        return Streams(*jax.random.split(jax.random.key(seed), 4))
+        return Streams(*jax.random.split(make_key(seed), 4))
 
 
 class Program(eqx.Module):
