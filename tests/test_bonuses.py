@@ -80,12 +80,12 @@ def test_learning_takes_the_gradient_of_the_loss() -> None:
     state = bonus.init(KEY, PLANE)
     rewards, after, loss = bonus.learn(state, batch, KEY)
     np.testing.assert_allclose(np.asarray(rewards), np.asarray(bonus.reward(state, batch)), rtol=1e-6)
-    picks, weights = bonus._choose(KEY, 32)
+    picks = jnp.asarray([[6 * model + row for row in range(8)] for model in range(5)])
 
     def loss_of(models: MLP) -> Float[Array, ""]:
         outputs = jax.vmap(lambda model: model(bonus.inputs(state, batch)))(models)
         errors = jnp.take_along_axis(outputs - batch.next_observation[None], picks[:, :, None], axis=1)
-        return (jnp.square(errors).mean(axis=-1) * weights).sum()
+        return jnp.square(errors).mean(axis=(1, 2)).sum()
 
     total, grads = jax.value_and_grad(loss_of)(state.models)
     assert float(loss) == pytest.approx(float(total) / 5, rel=1e-5)
@@ -118,18 +118,17 @@ def test_each_model_trains_on_its_own_quarter_of_the_batch(selection: Any) -> No
     np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-4)
     chosen = weights > 1e-6
     if selection == "subset":
-        # Sixteen draws with replacement, each worth 1/16.
-        draws = weights * 16
-        np.testing.assert_allclose(draws, np.round(draws), atol=1e-3)
-        # Of 64, 16 draws meet 64 (1 - (63/64)^16) = 14.26 different ones.
-        assert chosen.sum(axis=-1).mean() == pytest.approx(14.26, abs=0.4)
+        # Windows of sixteen, twelve apart, each row worth 1/16.
+        for model in range(5):
+            assert np.flatnonzero(chosen[0, model]).tolist() == list(range(12 * model, 12 * model + 16))
+        np.testing.assert_allclose(weights[chosen], 1 / 16, rtol=1e-4)
     else:
         # A coin per transition: 16 on average (standard error over 250 masks 0.22), all that are chosen alike.
         assert chosen.sum(axis=-1).mean() == pytest.approx(16, abs=1.0)
         alike = chosen / chosen.sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(weights, alike, atol=1e-4)
-    # Every transition is used about as often as any other, and no two models share their choice.
-    assert weights.mean(axis=(0, 1)) * 64 == pytest.approx(np.ones(64), abs=0.7)
+    # Every transition is used by somebody, and no two models share their choice.
+    assert (weights.mean(axis=(0, 1)) > 0).all()
     for one in chosen:
         assert len({tuple(row) for row in one}) == 5
 
