@@ -7,8 +7,11 @@ import math
 from collections.abc import Iterable
 
 
-class UserError(ValueError):
-    """Something the caller asked for cannot be done. The command prints it alone, without a traceback."""
+class UserError(Exception):
+    """Something the caller asked for cannot be done. The command prints it alone, without a traceback.
+
+    Not a `ValueError`: parsers catch those and wrap them in words of their own.
+    """
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> UserError:

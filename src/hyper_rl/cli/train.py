@@ -14,7 +14,8 @@ from typing import Any
 import tyro
 
 from hyper_rl.cli.tables import print_result
-from hyper_rl.cli.train_options import TrainOptions, default_options, resolve
+from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
+from hyper_rl.cli.train_repeat import given_options, repeat_options
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError
 from hyper_rl.training.progress import Progress, show_progress
@@ -24,6 +25,7 @@ from hyper_rl.training.trainer import Saving, resume, train
 
 def run_train(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    check_saving(options)
     saving = Saving(options.checkpoint_seconds, options.keep)
     if options.resume is not None:
         folder = options.resume
@@ -59,26 +61,27 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
     _, config = RunFolder.open(options.resume)
     if options.out is not None and options.out != options.resume:
         raise UserError(f"out: got {str(options.out)!r}, must be left out with --resume")
-    allowed = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out"}
-    defaults = default_options(options.preset)
-    given = {
-        f.name
-        for f in dataclasses.fields(options)
-        if f.name not in allowed and getattr(options, f.name) != getattr(defaults, f.name)
-    }
-    if any(word.startswith("--preset") for word in arguments):
-        given.add("preset")
+    given = given_options(options, arguments)
     if not given:
         return config
-    wanted = resolve(dataclasses.replace(options, task=options.task or config.task))
+    for name in ("task", "method", "preset"):  # these decide what the rest means, so they are compared first
+        if name in given and getattr(options, name) != getattr(config, name):
+            raise _other_settings(name, getattr(options, name), getattr(config, name), options.resume)
+    wanted = resolve(repeat_options(config, options, given))
     for f in dataclasses.fields(Config):
         mine, theirs = getattr(wanted, f.name), getattr(config, f.name)
-        if _as_data(mine) != _as_data(theirs):
-            raise UserError(
-                f"{f.name}: got {mine!r}, but {options.resume} was made with {theirs!r}; "
-                "resume with --resume DIR alone, or start a new folder"
-            )
+        if f.name not in ("steps", "schedule_steps") and _as_data(mine) != _as_data(theirs):
+            raise _other_settings(f.name, mine, theirs, options.resume)
+    if wanted.steps != config.steps:
+        raise _other_settings("steps", wanted.steps, config.steps, options.resume)
     return config
+
+
+def _other_settings(name: str, mine: Any, theirs: Any, folder: Path) -> UserError:
+    return UserError(
+        f"{name}: got {mine!r}, but {folder} was made with {theirs!r}; "
+        "resume with --resume DIR alone, or start a new folder"
+    )
 
 
 def _as_data(value: Any) -> Any:

@@ -98,6 +98,11 @@ def default_options(preset: str) -> TrainOptions:
     return TrainOptions(preset=preset, td3=chosen.td3, disagreement=chosen.disagreement)
 
 
+def check_saving(options: TrainOptions) -> None:
+    require(options.checkpoint_seconds > 0, "checkpoint_seconds", options.checkpoint_seconds, "a number > 0")
+    require_count("keep", options.keep)
+
+
 def resolve(options: TrainOptions) -> Config:
     """Every number written out, every group of options checked to be one that is used."""
     if options.task is None:
@@ -131,8 +136,6 @@ def resolve(options: TrainOptions) -> Config:
     steps = options.steps if options.steps is not None else entry.steps
     require_count("steps", steps)
     require_count("seeds", options.seeds)
-    require(options.checkpoint_seconds > 0, "checkpoint_seconds", options.checkpoint_seconds, "a number > 0")
-    require_count("keep", options.keep)
     warmup = options.warmup if options.warmup is not None else (DEEP_WARMUP if deep else 0)
     needs_replay = (options.td3.batch_size if deep else options.tabular_q.replay) > 0
     capacity = options.capacity if options.capacity is not None else suggest_capacity(steps) if needs_replay else 1

@@ -50,7 +50,7 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
         "step": step,
     }
     save_file(flatten(policy), folder / POLICY_FILE)
-    (folder / META_FILE).write_text(json.dumps(meta, indent=2) + "\n")
+    (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n")
 
 
 def read_agent(folder: Path, config: Config) -> Agent:
@@ -64,8 +64,6 @@ def read_agent(folder: Path, config: Config) -> Agent:
             )
         arrays = load_file(policy_path)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{folder}: not an agent folder ({error})") from None
     parts = build_parts(config)
 

@@ -47,7 +47,7 @@ class DamagedCheckpoint(Exception):
 def flatten(tree: Any) -> dict[str, np.ndarray]:
     """Leaves by path. Leaves that are views of one buffer are copied: the file format wants its own bytes."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): np.ascontiguousarray(jax.device_get(leaf)) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): np.array(jax.device_get(leaf), order="C") for path, leaf in leaves}
 
 
 def unflatten(template: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
@@ -67,9 +67,23 @@ def unflatten(template: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
 
 
 def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> Path:
-    """Write, flush, rename, then drop all but the newest `keep`."""
+    """Write, flush, rename, then drop all but the newest `keep`.
+
+    A checkpoint of the same step is the same checkpoint: it is kept, not written again, so that there is no moment
+    without a whole one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{position.step:012d}"
+    if not final.is_dir():
+        _write(folder, final, tree, position)
+    for old in list_checkpoints(folder)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    for leftover in folder.glob(".writing-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return final
+
+
+def _write(folder: Path, final: Path, tree: Any, position: Position) -> None:
     temporary = folder / f".writing-{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -78,14 +92,8 @@ def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> 
     (temporary / META_FILE).write_text(json.dumps({"body": body, "sha256": _body_sha256(body)}, indent=2) + "\n")
     for path in (temporary / STATE_FILE, temporary / META_FILE, temporary):
         flush(path)
-    shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
     flush(folder)
-    for old in list_checkpoints(folder)[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
-    for leftover in folder.glob(".writing-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    return final
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

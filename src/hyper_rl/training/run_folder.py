@@ -58,7 +58,10 @@ class RunFolder:
                 f"out: {path} exists already; choose another folder, "
                 f"or continue it with: hyper-rl train --resume {path}"
             )
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"out: {path} cannot be created ({error.strerror})") from None
         folder = RunFolder(path)
         write_atomically(folder.config, config.to_json())
         return folder
@@ -104,7 +107,10 @@ class RunFolder:
     def read_result(self) -> dict[str, Any]:
         if not self.result.is_file():
             raise UserError(f"run: {self.path} has no result yet; finish it with: hyper-rl train --resume {self.path}")
-        loaded: dict[str, Any] = json.loads(self.result.read_text())
+        try:
+            loaded: dict[str, Any] = json.loads(self.result.read_text())
+        except ValueError as error:
+            raise UserError(f"{self.result}: not readable ({error}); remove it and resume the run") from None
         return loaded
 
     def write_timing(self, timing: dict[str, Any]) -> None:

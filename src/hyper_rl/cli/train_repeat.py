@@ -1,0 +1,72 @@
+"""Settings repeated beside `--resume DIR`: what they would make of the folder's own configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from hyper_rl.cli.train_options import TrainOptions, default_options
+from hyper_rl.config import Config
+
+NOT_SETTINGS = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out"}
+GROUPS = {"td3", "tabular_q", "disagreement", "room"}
+
+
+def given_options(options: TrainOptions, arguments: Sequence[str]) -> list[str]:
+    """Names of the settings that stand in the command line, `group.field` for those of a part."""
+    names = [word[2:].split("=")[0].replace("-", "_") for word in arguments if word.startswith("--")]
+    if options.task is not None:
+        names.append("task")
+    return [name for name in names if name not in NOT_SETTINGS]
+
+
+def repeat_options(config: Config, options: TrainOptions, given: Sequence[str]) -> TrainOptions:
+    """The options that would make `config`, with the given ones in their place."""
+    base = options_of_config(config)
+    changes: dict[str, Any] = {}
+    for name in given:
+        group, _, field = name.partition(".")
+        if group in GROUPS and field:
+            part = changes.get(group, getattr(base, group))
+            changes[group] = dataclasses.replace(part, **{field: getattr(getattr(options, group), field)})
+        elif hasattr(options, name):
+            changes[name] = getattr(options, name)
+    return dataclasses.replace(base, **changes)
+
+
+def options_of_config(config: Config) -> TrainOptions:
+    """Options that resolve to `config` again."""
+    parts: dict[str, Any] = {config.learner: _module(config.learner, config.learner_options)}
+    if config.bonus == "disagreement":
+        parts["disagreement"] = _module("disagreement", config.bonus_options)
+    if config.task == "Room":
+        parts["room"] = _module("room", config.task_options)
+    return dataclasses.replace(
+        default_options(config.preset),
+        task=config.task,
+        method=config.method,
+        learner=config.learner,
+        bonus=None if config.bonus == "none" else config.bonus,
+        beta=config.betas,
+        steps=config.steps,
+        seeds=len(config.seeds),
+        seed=config.seeds[0],
+        warmup=config.warmup,
+        eval_every=config.eval_every,
+        eval_episodes=config.eval_episodes,
+        preset=config.preset,
+        horizon=config.task_options.get("horizon"),
+        p_start=config.p_start,
+        p_end=repr(config.p_end),
+        lengths=config.lengths,  # type: ignore[arg-type]
+        bonus_scale=config.bonus_scale,  # type: ignore[arg-type]
+        reward_scale=config.reward_scale,  # type: ignore[arg-type]
+        capacity=config.capacity,
+        **parts,
+    )
+
+
+def _module(name: str, values: Any) -> Any:
+    default = getattr(TrainOptions(), name)
+    return type(default)(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
