@@ -85,9 +85,9 @@ class TrainOptions:
     """Checkpoints kept."""
     json: bool = False
     """Print the result as one JSON object."""
-    td3: TD3 = field(default_factory=TD3)
+    td3: TD3 = field(default_factory=lambda: find_preset("robust").td3)
     tabular_q: TabularQ = field(default_factory=TabularQ)
-    disagreement: Disagreement = field(default_factory=Disagreement)
+    disagreement: Disagreement = field(default_factory=lambda: find_preset("robust").disagreement)
     room: Room = field(default_factory=Room)
 
 
