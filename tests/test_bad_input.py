@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from hyper_rl.cli.main import main
+from hyper_rl.cli.train import parse
+from hyper_rl.cli.train_options import resolve
+from hyper_rl.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("bad-input")  # one process, so that the run folder is made once
 
@@ -173,7 +176,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ("train --resume RUN --method decouple", ("method", "'decouple'", "made with 'curiosity'")),
         ("train --resume RUN --beta 0.2", ("beta", "0.2", "made with (0.1,)")),
         ("train --resume RUN --steps 400", ("steps", "400", "made with 200")),
-        ("train --resume RUN --seeds 3", ("seeds", "3", "RUN was made with")),
+        ("train --resume RUN --seeds 3", ("seeds", "RUN was made with")),
         ("train MediumMaze-Easy --resume RUN", ("task", "'MediumMaze-Easy'", "made with 'Room'")),
         ("train --resume RUN --preset paper", ("preset", "'paper'", "made with 'robust'")),
         ("train --resume RUN --tabular-q.step-size 0.1", ("0.1", "RUN was made with")),
@@ -186,7 +189,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         # the command's own defaults, where the folder has something else
         ("train --resume RUN --method hyper", ("method", "'hyper'", "made with 'curiosity'")),
         ("train --resume RUN --beta 1", ("beta", "1.0", "made with (0.1,)")),
-        ("train --resume RUN --seeds 1", ("seeds", "1", "RUN was made with")),
+        ("train --resume RUN --seeds 1", ("seeds", "RUN was made with")),
         ("evaluate RUN --run 2", ("run", "2", "between 0 and 1")),
         ("evaluate RUN --run -1", ("run", "-1", "between 0 and 1")),
         ("evaluate RUN --seed -1", ("seed", "-1", "a whole number >= 0")),
@@ -206,6 +209,26 @@ def test_an_existing_folder_is_left_as_it_is(
     for part in says:
         assert part.replace("RUN", str(run)) in line
     assert contents(run) == before and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--td3.no-layer-norm", ("layer_norm", "False")),
+        ("--disagreement.no-normalise", ("normalise", "False")),
+        ("--td3.widths 9", ("widths", "9")),
+    ],
+)
+def test_a_part_with_other_settings_is_refused(
+    words: str, says: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under `robust` both switches are on; a folder that was only begun is enough to ask."""
+    folder = RunFolder.create(tmp_path / "run", resolve(parse(["MediumMaze-Easy", "--preset", "robust"])))
+    before = contents(folder.path)
+    line = refused(f"train --resume {folder.path} {words}", capsys)
+    for part in (*says, "was made with"):
+        assert part in line
+    assert contents(folder.path) == before
 
 
 @pytest.mark.parametrize("words", ["--method curiosity", "--steps 200", "--beta 0.1 --seeds 2", "--json"])

@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"hyper-rl: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("hyper-rl: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

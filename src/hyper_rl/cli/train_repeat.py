@@ -15,10 +15,16 @@ GROUPS = {"td3", "tabular_q", "disagreement", "room"}
 
 def given_options(options: TrainOptions, arguments: Sequence[str]) -> list[str]:
     """Names of the settings that stand in the command line, `group.field` for those of a part."""
-    names = [word[2:].split("=")[0].replace("-", "_") for word in arguments if word.startswith("--")]
+    names = [_field(word[2:].split("=")[0]) for word in arguments if word.startswith("--")]
     if options.task is not None:
         names.append("task")
     return [name for name in names if name not in NOT_SETTINGS]
+
+
+def _field(flag: str) -> str:
+    """`td3.no-layer-norm` and `td3.layer-norm` are the two flags of the field `td3.layer_norm`."""
+    group, dot, last = flag.replace("-", "_").rpartition(".")
+    return f"{group}{dot}{last.removeprefix('no_')}"
 
 
 def repeat_options(config: Config, options: TrainOptions, given: Sequence[str]) -> TrainOptions:

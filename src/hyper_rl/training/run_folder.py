@@ -53,7 +53,8 @@ class RunFolder:
     @staticmethod
     def create(path: Path, config: Config) -> RunFolder:
         """A new folder; one that exists and holds anything is never touched."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        # A process killed while it wrote the very first file leaves that file's temporary name and nothing else.
+        if path.exists() and (not path.is_dir() or any(p.name != ".config.json.writing" for p in path.iterdir())):
             raise UserError(
                 f"out: {path} exists already; choose another folder, "
                 f"or continue it with: hyper-rl train --resume {path}"

@@ -29,7 +29,7 @@ from hyper_rl.training.evaluation import judged_policies
 from hyper_rl.training.memory import check_fits
 from hyper_rl.training.program import Program, RunState
 from hyper_rl.training.progress import Progress, Silent
-from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions
+from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
 from hyper_rl.training.snapshot import clear_window, measure, rows
 from hyper_rl.types import take_run
 
@@ -95,8 +95,9 @@ def resume(
     memory = check_fits(program, len(config.runs))
     if extend_steps is not None:
         # From here on the folder is that of the longer run; p stays where its schedule ended.
-        folder.config.write_text(config.to_json())
+        # The old result goes first: killed in between, the folder is an unfinished run, never a finished short one.
         folder.result.unlink(missing_ok=True)
+        write_atomically(folder.config, config.to_json())
     return _run(config, program, folder, saving, open_progress, memory)
 
 
