@@ -70,10 +70,9 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
     wanted = resolve(repeat_options(config, options, given))
     for f in dataclasses.fields(Config):
         mine, theirs = getattr(wanted, f.name), getattr(config, f.name)
-        if f.name not in ("steps", "schedule_steps") and _as_data(mine) != _as_data(theirs):
+        # An extended folder keeps its first schedule, which no option can name.
+        if f.name != "schedule_steps" and _as_data(mine) != _as_data(theirs):
             raise _other_settings(f.name, mine, theirs, options.resume)
-    if wanted.steps != config.steps:
-        raise _other_settings("steps", wanted.steps, config.steps, options.resume)
     return config
 
 

@@ -54,11 +54,10 @@ class Saving:
 
 @dataclass
 class _Clock:
-    """Where training stands, and how fast it goes."""
+    """Where training stands, and what it has cost."""
 
     step: int
     evaluations: int
-    speed: float = 0.0
     seconds: float = 0.0
     steps_timed: int = 0
 
