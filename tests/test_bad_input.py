@@ -14,7 +14,7 @@ from hyper_rl.training.run_folder import RunFolder
 pytestmark = pytest.mark.xdist_group("bad-input")  # one process, so that the run folder is made once
 
 METHODS = "known: curiosity, decouple, exploit, hyper"
-TASKS = "known: LargeMaze-Easy, LargeMaze-Hard, LargeMaze-Medium, MediumMaze-Easy, MediumMaze-Medium, Pendulum, Room"
+TASKS = "LargeMaze-Easy, LargeMaze-Hard, LargeMaze-Medium, MediumMaze-Easy, MediumMaze-Medium, Pendulum, Room"
 CHANCE = "must be a probability in (0, 1]"
 
 REFUSED: list[tuple[str, tuple[str, ...]]] = [
@@ -25,9 +25,9 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("train Zzz", ("task", "'Zzz'", TASKS)),
     ("train", ("task", "missing", "hyper-rl tasks", "--resume")),
     ("train Room --method hypr", ("method", "'hypr'", "did you mean hyper?", METHODS)),
-    ("train Room --learner tabular", ("learner", "'tabular'", "did you mean tabular_q?", "known: tabular_q, td3")),
-    ("train Room --bonus count", ("bonus", "'count'", "did you mean counts?", "known: counts, disagreement")),
-    ("train Room --preset papr", ("preset", "'papr'", "did you mean paper?", "known: paper, robust")),
+    ("train Room --learner tabular", ("learner", "'tabular'", "did you mean tabular_q?", "known: dqn, sac, tabular_q, td3")),
+    ("train Room --bonus count", ("bonus", "'count'", "did you mean counts?", "known: counts, disagreement, icm, rnd")),
+    ("train Room --preset papr", ("preset", "'papr'", "did you mean paper?", "known: minigrid, paper, robust")),
     # beta
     ("train Room --beta -1", ("beta", "-1", "a finite number >= 0")),
     ("train Room --beta=-1", ("beta", "-1", "a finite number >= 0")),

@@ -20,9 +20,10 @@ from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.policies import make_policies
 from hyper_rl.networks import MLP
 from hyper_rl.normalise import RunningMoments
-from hyper_rl.training.program import Program, RunState, Streams, improve
+from hyper_rl.training.program import Program, RunState, Streams
 from hyper_rl.training.record import empty_window
 from hyper_rl.training.replay import ReplayLayout
+from hyper_rl.training.step import improve
 from hyper_rl.types import Transition
 
 KEY = jax.random.key(0)

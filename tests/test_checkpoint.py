@@ -70,7 +70,8 @@ class Folder:
 
     def load(self, template: Any = None) -> tuple[Any, Position] | None:
         shapes = small(0) if template is None else template
-        return read_newest(self.path, lambda step: shapes, self.curve, self.warnings.append)
+        loaded = read_newest(self.path, lambda step: shapes, self.curve, self.warnings.append)
+        return None if loaded is None else (loaded[0], loaded[2])
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.path.iterdir())

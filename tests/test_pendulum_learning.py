@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hyper_rl.config import Config, build_program, options_of
 from hyper_rl.presets import find_preset
 from hyper_rl.training.device_loop import advance_to, init_runs
-from hyper_rl.training.snapshot import measure
+from measuring import measure_state
 
 STEPS = 20_000
 WARMUP = 1_000
@@ -22,7 +21,7 @@ def pendulum(seeds: tuple[int, ...]) -> Config:
         task="Pendulum", method="exploit", learner="td3", bonus="none", preset="paper", betas=(0.0,), seeds=seeds,
         steps=STEPS, schedule_steps=STEPS, warmup=WARMUP, eval_every=STEPS, eval_episodes=EPISODES,
         p_start=0.01, p_end=0.001, lengths="bounded", bonus_scale=preset.bonus_scale, reward_scale=preset.reward_scale,
-        capacity=STEPS, learner_options=options_of(preset.td3),
+        capacity=STEPS, learner_options=options_of(preset.learners["td3"]),
     )  # fmt: skip
 
 
@@ -33,7 +32,7 @@ def test_td3_swings_up_and_holds_on_three_of_three_seeds() -> None:
     config.check()
     program = build_program(config)
     state = advance_to(program, init_runs(program), 0, STEPS, WARMUP)
-    measured = measure(program, state, jnp.asarray(STEPS, jnp.int32), jnp.asarray(1, jnp.int32), episodes=EPISODES)
+    measured = measure_state(program, state, STEPS, 1, episodes=EPISODES)
     returns = np.asarray(measured["return"])
     print(f"returns over {EPISODES} episodes at {STEPS} steps: {[round(float(x), 1) for x in returns]}")
     assert np.asarray(measured["finite"]).all()

@@ -15,7 +15,8 @@ from hyper_rl.envs.room import DOWN, LEFT, RIGHT
 from hyper_rl.training.device_loop import advance_to, init_runs
 from hyper_rl.training.program import Program, RunState
 from hyper_rl.training.record import Episode, Window, begin_episode, empty_window, finish_episode, take_step
-from hyper_rl.training.snapshot import COLUMNS, clear_window, measure, rows
+from hyper_rl.training.snapshot import COLUMNS, clear_window, rows
+from measuring import measure_state
 
 REPOSITION, EXPLORE = True, False
 
@@ -93,7 +94,7 @@ def test_curve_columns_of_a_hand_made_window() -> None:
     # 90 of the room's 900 cells in the first run, and the start alone in the second.
     visits = state.totals.visits.at[0, :90].set(3).at[0, 465].set(0)
     state = state._replace(window=window, totals=state.totals._replace(goals=jnp.asarray([11, 0]), visits=visits))
-    first, second = rows(measure(program, state, number(250), number(0), episodes=2), 250, [0.1, 0.1], [0, 1])
+    first, second = rows(measure_state(program, state, 250, 0, episodes=2), 250, [0.1, 0.1], [0, 1])
     assert tuple(first) == COLUMNS
     by_hand = {
         "step": 250, "run": 0, "beta": 0.1, "seed": 0,
@@ -117,7 +118,7 @@ def test_curve_columns_of_a_hand_made_window() -> None:
 
 def test_columns_that_a_method_does_not_have_are_empty() -> None:
     program = build_program(config_of("exploit"))
-    measured = measure(program, init_runs(program), number(0), number(0), episodes=1)
+    measured = measure_state(program, init_runs(program), 0, 0, episodes=1)
     empty = {name for name, values in measured.items() if np.isnan(np.asarray(values)).all()}
     without = {
         "reposition_success", "reposition_return", "explore_success", "explore_return", "mean_length", "p",
@@ -213,7 +214,7 @@ def judged(program: Program, table: Any, index: int, episodes: int) -> dict[str,
     runs = state.totals.goals.shape[0]
     tables = np.broadcast_to(np.stack([table, walker(nowhere)]), (runs, 2, 900, 4))
     state = state._replace(learners=state.learners._replace(q=jnp.asarray(tables, float)))
-    measured = measure(program, state, number(0), number(index), episodes=episodes)
+    measured = measure_state(program, state, 0, index, episodes=episodes)
     return {name: np.asarray(values) for name, values in measured.items()}
 
 
@@ -265,7 +266,7 @@ def test_evaluating_changes_nothing_that_is_learned() -> None:
     for part in range(5):
         watched = advance_to(program, watched, 40 * part, 40 * (part + 1), 50)
         before = host(watched)
-        measure(program, watched, number(40 * (part + 1)), number(part), episodes=3)
+        measure_state(program, watched, 40 * (part + 1), part, episodes=3)
         for mine, theirs in zip(jax.tree.leaves(host(watched)), jax.tree.leaves(before), strict=True):
             np.testing.assert_array_equal(mine, theirs)
         watched = clear_window(program, watched)
@@ -280,5 +281,5 @@ def test_a_run_that_is_not_finite_is_named() -> None:
     state = init_runs(program)
     q = state.learners.q.at[1, 0, 3, 2].set(jnp.inf)
     state = state._replace(learners=state.learners._replace(q=q))
-    measured = measure(program, state, number(0), number(0), episodes=2)
+    measured = measure_state(program, state, 0, 0, episodes=2)
     assert np.asarray(measured["finite"]).tolist() == [1.0, 0.0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hyper_rl.envs.base import Discrete, StepResult, Task
-from hyper_rl.envs.registry import find_task
+from hyper_rl.envs.registry import TASKS
 from hyper_rl.envs.room import DOWN, LEFT, RIGHT, UP, Room
 from hyper_rl.errors import UserError
 from hyper_rl.types import stack_runs
@@ -46,7 +46,7 @@ def distance(room: Room, goal: int) -> int:
 
 def test_description() -> None:
     room = Room()
-    assert isinstance(room, Task) and find_task("Room").make() == room
+    assert isinstance(room, Task) and TASKS["Room"].make is Room
     assert room.spec.observation == Discrete(900) and room.spec.action == Discrete(4)
     assert room.spec.cells == 900 and room.spec.grid == (30, 30)
     assert (room.goal_reward, room.subgoal_reward, room.horizon, room.subgoal) == (1.0, 0.1, 100, (17, 17))

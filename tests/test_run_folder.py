@@ -88,7 +88,7 @@ def test_a_folder_without_a_configuration_is_no_run_folder(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data | {"version": 99}, "format version 99, this program reads 1"),
+        (lambda data: data | {"version": 99}, "format version 99, this program reads 2"),
         (lambda data: data | {"colour": "red"}, "colour"),
         (lambda data: {name: value for name, value in data.items() if name != "betas"}, "betas"),
         (lambda data: [1], "config.json"),
@@ -200,7 +200,7 @@ def test_an_agent_comes_back_and_is_refused_when_damaged(folder: RunFolder, conf
     path = folder.agent(1)
     table = jnp.asarray(np.random.default_rng(0).standard_normal((900, 4)), jnp.float32)
     write_agent(path, config, 1, 1000, TabularQPolicy(table))
-    agent = read_agent(path, config)
+    agent = read_agent(path)
     assert np.asarray(agent.policy.q).tobytes() == np.asarray(table).tobytes()
     assert (agent.meta["beta"], agent.meta["seed"], agent.meta["step"]) == (1.0, 0, 1000)
     assert sorted(file.name for file in path.iterdir()) == ["agent.json", "policy.safetensors"]
@@ -211,14 +211,14 @@ def test_an_agent_comes_back_and_is_refused_when_damaged(folder: RunFolder, conf
         whole = file.read_bytes()
         file.write_bytes(text)
         with pytest.raises(UserError, match="agent"):
-            read_agent(path, config)
+            read_agent(path)
         file.write_bytes(whole)
     policy.unlink()
     with pytest.raises(UserError, match="not an agent folder"):
-        read_agent(path, config)
+        read_agent(path)
 
 
 def test_an_agent_of_another_task_is_refused(folder: RunFolder, config: Config) -> None:
     write_agent(folder.agent(0), config, 0, 1000, TabularQPolicy(jnp.zeros((4, 2), jnp.float32)))
     with pytest.raises(UserError, match=r"\.q is float32\[4, 2\], expected float32\[900, 4\]"):
-        read_agent(folder.agent(0), config)
+        read_agent(folder.agent(0))

@@ -234,11 +234,11 @@ def test_initial_state(layer_norm: bool) -> None:
 
 
 def test_hyper_parameters_of_the_paper_preset_are_the_authors() -> None:
-    learner = find_preset("paper").td3
+    learner = find_preset("paper").learners["td3"]
     assert (learner.lr, learner.gamma, learner.tau) == (3e-4, 0.99, 0.005)
     assert (learner.action_noise, learner.target_noise, learner.noise_clip) == (0.1, 0.2, 0.5)
     assert (learner.batch_size, learner.policy_delay, learner.widths) == (256, 2, (256, 256))
-    assert learner.layer_norm is False and find_preset("robust").td3.layer_norm is True
+    assert learner.layer_norm is False and find_preset("robust").learners["td3"].layer_norm is True
 
 
 def test_discrete_tasks_and_impossible_numbers_are_refused() -> None:

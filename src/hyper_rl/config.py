@@ -13,7 +13,10 @@ from typing import Any
 
 import equinox as eqx
 
+from hyper_rl.bonuses.base import Bonus
 from hyper_rl.bonuses.registry import BONUSES
+from hyper_rl.envs.base import Task
+from hyper_rl.envs.host_task import task_from_json
 from hyper_rl.envs.registry import find_task
 from hyper_rl.errors import (
     UserError,
@@ -23,6 +26,8 @@ from hyper_rl.errors import (
     require_finite,
     require_probability,
 )
+from hyper_rl.learners.base import Learner
+from hyper_rl.learners.normalised import Normalised
 from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.policies import METHODS, make_policies
@@ -30,7 +35,7 @@ from hyper_rl.presets import PRESETS
 from hyper_rl.training.program import Program, Streams
 from hyper_rl.types import precision, stack_runs
 
-CONFIG_VERSION = 1
+CONFIG_VERSION = 2
 LARGEST_SEED = 2**32 - 1
 
 
@@ -61,6 +66,14 @@ class Config:
     task_options: Mapping[str, Any] = field(default_factory=dict)
     learner_options: Mapping[str, Any] = field(default_factory=dict)
     bonus_options: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] | None = None
+    """For a Gymnasium environment: env_id, module, horizon, success and its spaces; None for a JAX task."""
+    normalise_observations: bool = False
+    """Learners see observations in units of their running deviation."""
+    train_every: int = 1
+    """Environment steps between trainings."""
+    gradient_steps: int = 1
+    """Updates of one training."""
     precision: str = "float32"
     version: int = CONFIG_VERSION
 
@@ -71,7 +84,8 @@ class Config:
 
     def check(self) -> None:
         """Refuse what cannot work, before any of it starts."""
-        find_task(self.task)
+        if self.host is None:
+            find_task(self.task)
         require_choice("method", self.method, METHODS)
         require_choice("learner", self.learner, LEARNERS)
         require_choice("bonus", self.bonus, [*BONUSES, "none"])
@@ -85,8 +99,11 @@ class Config:
             require(0 <= seed <= LARGEST_SEED, "seed", seed, f"between 0 and {LARGEST_SEED}")
         for name, low in (("steps", 1), ("schedule_steps", 1), ("warmup", 0), ("eval_every", 1), ("eval_episodes", 1)):
             require_count(name, getattr(self, name), low=low)
-        require_count("capacity", self.capacity, low=1)
+        for name in ("capacity", "train_every", "gradient_steps"):
+            require_count(name, getattr(self, name))
         require(self.steps < 2**31, "steps", self.steps, "below 2^31")
+        newest_only = self.learner == "tabular_q" and (self.train_every, self.gradient_steps) != (1, 1)
+        require(not newest_only, "train_every", self.train_every, "1, as gradient_steps, for 'tabular_q'")
         require_probability("p_start", self.p_start)
         require_probability("p_end", self.p_end)
         require_choice("lengths", self.lengths, ("bounded", "plain"))
@@ -96,10 +113,7 @@ class Config:
             self.bonus,
             f"a bonus when the method is {self.method}",
         )
-        parts = build_parts(self)
-        parts.learner.check(parts.task.spec)
-        if parts.bonus is not None:
-            parts.bonus.check(parts.task.spec)
+        build_parts(self).check()
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
@@ -109,7 +123,11 @@ class Config:
         """`name`: the file, for the error message."""
         try:
             data = json.loads(text)
+            if not isinstance(data, dict):
+                raise ValueError("no JSON object")
             known = {f.name for f in dataclasses.fields(Config)}
+            if data.get("version") == 1:  # before there were Gymnasium environments
+                data = {**_ADDED_IN_2, **data, "version": CONFIG_VERSION}
             if set(data) != known:
                 raise ValueError(f"fields differ: {sorted(set(data) ^ known)}")
             if data["version"] != CONFIG_VERSION:
@@ -121,22 +139,43 @@ class Config:
             raise UserError(f"{name}: not a configuration this version can read: {error}") from None
 
 
+_ADDED_IN_2 = {"host": None, "normalise_observations": False, "train_every": 1, "gradient_steps": 1}
+
+
 @dataclass(frozen=True)
 class Parts:
     """The modules of a configuration, without the run axis."""
 
-    task: Any
-    learner: Any
-    bonus: Any
+    task: Task
+    learner: Learner
+    bonus: Bonus | None
+
+    def check(self) -> None:
+        self.learner.check(self.task.spec)
+        if self.bonus is not None:
+            self.bonus.check(self.task.spec)
 
 
 def build_parts(config: Config) -> Parts:
-    task = _with_options("task", find_task(config.task).make, config.task_options)
-    learner = _with_options(config.learner, LEARNERS[config.learner], config.learner_options)
+    task = make_task(config.task, config.task_options, config.host)
+    learner = make_learner(config.learner, config.learner_options, config.normalise_observations)
     bonus = None
     if config.bonus != "none":
         bonus = _with_options(config.bonus, BONUSES[config.bonus], config.bonus_options)
     return Parts(task, learner, bonus)
+
+
+def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | None) -> Task:
+    """The task as the compiled functions see it: a JAX task, or the description of an environment."""
+    if host is not None:
+        return task_from_json(host["spec"])
+    made: Task = _with_options("task", find_task(name).make, options)
+    return made
+
+
+def make_learner(name: str, options: Mapping[str, Any], normalise_observations: bool) -> Learner:
+    made: Learner = _with_options(name, LEARNERS[name], options)
+    return Normalised(made) if normalise_observations else made
 
 
 def _with_options(what: str, make: Any, options: Mapping[str, Any]) -> Any:
@@ -169,15 +208,12 @@ def build_program(config: Config) -> Program:
             streams=Streams.from_seed(seed),
             budget=config.schedule_steps,  # type: ignore[arg-type]
             capacity=config.capacity,
+            train_every=config.train_every,
+            gradient_steps=config.gradient_steps,
         )
         for beta, seed in config.runs
     ]
     return stack_runs(programs)
-
-
-def default_horizon(task: str, options: Mapping[str, Any]) -> int:
-    made = _with_options("task", find_task(task).make, options)
-    return int(made.horizon)
 
 
 def suggest_capacity(steps: int) -> int:

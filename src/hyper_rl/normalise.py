@@ -66,6 +66,11 @@ def scale_rms(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
     return jnp.maximum(jnp.sqrt(scale.second / jnp.maximum(scale.weight, floor)), floor)
 
 
+def scale_mean(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
+    """Of values that are not negative: a bonus that is centred has no use for it."""
+    return jnp.maximum(scale.first / jnp.maximum(scale.weight, floor), floor)
+
+
 def scale_std(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
     weight = jnp.maximum(scale.weight, floor)
     variance = scale.second / weight - jnp.square(scale.first / weight)

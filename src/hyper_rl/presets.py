@@ -1,41 +1,84 @@
-"""The two presets.
+"""The presets: what the parts are set to when nobody says otherwise.
 
 `paper` is the paper as this project reads it. `robust` (the default) keeps the method and changes what keeps an
 optimiser from following it at extreme beta: LayerNorm in the critics, forward models that learn faster and work in
-normalised units, and an explorer's reward brought to unit scale. Tables need none of that: for `tabular_q` the two
+normalised units, and an explorer's reward brought to unit scale. `minigrid` has the networks and optimisers of the
+discrete experiments (appendix A.5, which takes them from LESSON). Tables need none of that: for `tabular_q` all
 presets are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
+from hyper_rl.bonuses.counts import Counts
 from hyper_rl.bonuses.disagreement import Disagreement
+from hyper_rl.bonuses.icm import ICM
+from hyper_rl.bonuses.rnd import RND
 from hyper_rl.errors import require_choice
+from hyper_rl.learners.dqn import DQN, minigrid_dqn
+from hyper_rl.learners.sac import SAC
+from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.methods.explorer_reward import BonusScale, RewardScale
 
-PresetName = Literal["paper", "robust"]
-PRESETS: tuple[PresetName, ...] = ("paper", "robust")
+PresetName = Literal["paper", "robust", "minigrid"]
+PRESETS: tuple[PresetName, ...] = ("paper", "robust", "minigrid")
 
 
 @dataclass(frozen=True)
 class Preset:
-    td3: TD3
-    disagreement: Disagreement
+    learners: Mapping[str, Any]
+    bonuses: Mapping[str, Any]
     bonus_scale: BonusScale
     reward_scale: RewardScale
+    train_every: int = 1
+    warmup: int = 25_000
+    """Steps with uniform actions for deep learners,"""
+    warmup_share: float = 1.0
+    """but at most this share of the budget."""
+    p_end: str | float = 0.001
+    """Truncation probability at the last step for deep learners."""
+
+
+PAPER = Preset(
+    learners=MappingProxyType({"td3": TD3(), "sac": SAC(), "dqn": DQN(), "tabular_q": TabularQ()}),
+    bonuses=MappingProxyType({"disagreement": Disagreement(), "rnd": RND(), "icm": ICM(), "counts": Counts()}),
+    bonus_scale="none",
+    reward_scale="none",
+)
+ROBUST = Preset(
+    learners=MappingProxyType(
+        {
+            "td3": TD3(layer_norm=True),
+            "sac": SAC(layer_norm=True),
+            "dqn": DQN(layer_norm=True),
+            "tabular_q": TabularQ(),
+        }
+    ),
+    bonuses=MappingProxyType(
+        {**PAPER.bonuses, "disagreement": Disagreement(lr=1e-3, target="change", normalise=True), "rnd": RND(lr=1e-3)}
+    ),
+    bonus_scale="running-rms",
+    reward_scale="running-rms",
+    warmup_share=0.1,
+)
+MINIGRID = Preset(
+    learners=MappingProxyType({**PAPER.learners, "dqn": minigrid_dqn()}),
+    bonuses=PAPER.bonuses,
+    bonus_scale="running-std",
+    reward_scale="none",
+    train_every=10,
+    warmup=1_000,
+    p_end="1/H",
+)
 
 
 def find_preset(name: str, learner: str = "td3") -> Preset:
     require_choice("preset", name, PRESETS)
-    plain = Preset(TD3(), Disagreement(), "none", "none")
     if name == "paper" or learner == "tabular_q":
-        return plain
-    return Preset(
-        TD3(layer_norm=True),
-        Disagreement(lr=1e-3, target="change", normalise=True),
-        bonus_scale="running-rms",
-        reward_scale="running-rms",
-    )
+        return PAPER
+    return ROBUST if name == "robust" else MINIGRID

@@ -81,3 +81,13 @@ FLAT_THREEFRY = extend_random.define_prng_impl(
 def make_key(seed: int) -> PRNGKeyArray:
     """The key `jax.random.key(seed)` would give, in the faster form."""
     return jax.random.wrap_key_data(jax.random.key_data(jax.random.key(seed)), impl=FLAT_THREEFRY)
+
+
+def seed_of(key: PRNGKeyArray) -> UInt32[Array, ""]:
+    """A seed for a Gymnasium environment from a key; 31 bits, because some environments take no more."""
+    return jax.random.key_data(key)[..., 1] >> np.uint32(1)
+
+
+def key_of(seed: UInt32[Array, ""]) -> PRNGKeyArray:
+    """`make_key(seed)` for a seed that is computed on the device."""
+    return jax.random.wrap_key_data(jnp.stack([jnp.zeros_like(seed), seed], axis=-1), impl=FLAT_THREEFRY)

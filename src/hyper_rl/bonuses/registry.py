@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from hyper_rl.bonuses.counts import Counts
 from hyper_rl.bonuses.disagreement import Disagreement
+from hyper_rl.bonuses.icm import ICM
+from hyper_rl.bonuses.rnd import RND
+from hyper_rl.registry import Registry
 
-BONUSES: Mapping[str, type[Any]] = MappingProxyType({"disagreement": Disagreement, "counts": Counts})
+BONUSES = Registry("bonus", {"disagreement": Disagreement, "rnd": RND, "icm": ICM, "counts": Counts})

@@ -13,9 +13,13 @@ import numpy as np
 import tyro
 
 from hyper_rl.cli.tables import show
+from hyper_rl.config import Config, make_task
 from hyper_rl.errors import require, require_count
+from hyper_rl.settings import TaskChoice, choose_task
+from hyper_rl.threefry import make_key
 from hyper_rl.training.agent_file import Agent, read_agent
 from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
+from hyper_rl.training.host_evaluation import HostJudge
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.types import stack_runs
 
@@ -32,6 +36,12 @@ class EvaluateOptions:
     """Only this run of the folder; default: all of them."""
     seed: int = 1_000_000
     """Seed of the episodes; far from those of training."""
+    backend: str | None = None
+    """jax or mujoco: judge on the other version of the task; default: the one it was trained on."""
+    env_module: str | None = None
+    """Module to import first; default: the one the run was made with."""
+    env_workers: int = 0
+    """Processes for slow environments; 0: in this one."""
     json: bool = False
     """Print one JSON object."""
 
@@ -45,8 +55,9 @@ def run_evaluate(options: EvaluateOptions) -> int:
     if options.run is not None:
         require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
     wanted = list(range(total)) if options.run is None else [options.run]
-    agents = [read_agent(folder.agent(run), config) for run in wanted]
-    judged = judge_agents(agents, options.episodes, options.seed)
+    agents = [read_agent(folder.agent(run)) for run in wanted]
+    choice = where_to_judge(config, options.backend, options.env_module)
+    judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
     entries = [
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
         for i, run in enumerate(wanted)
@@ -54,6 +65,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     document = {
         "task": config.task,
         "method": config.method,
+        "backend": "jax" if choice.source is None else "mujoco",
         "episodes": options.episodes,
         "seed": options.seed,
         "runs": entries,
@@ -65,14 +77,37 @@ def run_evaluate(options: EvaluateOptions) -> int:
     return 0
 
 
-def judge_agents(agents: list[Agent], episodes: int, seed: int) -> Judgement:
-    """All agents on the same `episodes` starts, as one program."""
-    task = stack_runs([agent.task for agent in agents])
+def where_to_judge(config: Config, backend: str | None, env_module: str | None) -> TaskChoice:
+    """The task the agents were trained on, or the same task on another backend."""
+    host = config.host
+    trained_on = "jax" if host is None else "mujoco"
+    chosen = backend or trained_on
+    same = (chosen == "jax") == (host is None)
+    choice = choose_task(
+        config.task,
+        backend=chosen,
+        options=config.task_options if same else {},
+        horizon=host["horizon"] if host is not None and same else None,
+        env_module=env_module or (host["module"] if host is not None and same else None),
+        success=host["success"] if host is not None and same else None,
+    )
+    return choice
+
+
+def judge_agents(agents: list[Agent], choice: TaskChoice, episodes: int, seed: int, *, workers: int = 0) -> Judgement:
+    """All agents on the same `episodes` starts, side by side."""
     learner = stack_runs([agent.learner for agent in agents])
     policies = stack_runs([agent.policy for agent in agents])
-    keys = jax.numpy.stack([jax.random.key(seed)] * len(agents))
-    judge = jax.jit(partial(judge_episodes, episodes=episodes))
-    return jax.device_get(summarise(*judge(task, learner, policies, keys)))
+    keys = jax.numpy.stack([make_key(seed)] * len(agents))
+    if choice.source is not None:
+        judge = HostJudge(choice.source, choice.spec, choice.horizon, workers=workers)
+        try:
+            return jax.device_get(judge.judge(learner, policies, keys, episodes))
+        finally:
+            judge.close()
+    task = stack_runs([make_task(choice.name, choice.options, None)] * len(agents))
+    compiled = jax.jit(partial(judge_episodes, episodes=episodes))
+    return jax.device_get(summarise(*compiled(task, learner, policies, keys)))
 
 
 def _entry(judged: Judgement, index: int) -> dict[str, float | None]:

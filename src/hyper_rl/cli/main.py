@@ -13,6 +13,8 @@ Curiosity-driven exploration that needs no tuning of beta.
   train TASK     train one method on a task, over seeds and betas as one program
   evaluate RUN   judge the saved agents of a run folder on fresh episodes
   tasks          list the tasks
+  check-env ID   look at a Gymnasium environment before training on it
+  render RUN     a moving picture of a trained agent
   demo           Hyper and UCB-Q in the room over three betas, with pictures
   linear MDP     Linear-UCB-Hyper and LSVI-UCB on a linear MDP
 
@@ -83,6 +85,20 @@ def _demo(words: Sequence[str]) -> int:
     return run_demo(tyro.cli(DemoOptions, prog="hyper-rl demo", args=list(words)))
 
 
+def _check_env(words: Sequence[str]) -> int:
+    from hyper_rl.cli.check_env import run_check_env
+
+    return run_check_env(words)
+
+
+def _render(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.render import RenderOptions, run_render
+
+    return run_render(tyro.cli(RenderOptions, prog="hyper-rl render", args=list(words)))
+
+
 def _linear(words: Sequence[str]) -> int:
     import tyro
 
@@ -95,6 +111,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "evaluate": _evaluate,
     "tasks": _tasks,
+    "check-env": _check_env,
+    "render": _render,
     "demo": _demo,
     "linear": _linear,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from hyper_rl.envs.base import Box, Discrete
 from hyper_rl.envs.registry import TASKS
@@ -18,17 +19,20 @@ class TasksOptions:
 
 
 def run_tasks(options: TasksOptions) -> int:
-    entries = []
+    entries: list[dict[str, Any]] = []
     for name, entry in TASKS.items():
         if not entry.listed:
             continue
-        task = entry.make()
+        task = entry.make() if entry.make is not None else None
         entries.append(
             {
                 "task": name,
-                "observation": _describe(task.spec.observation),
-                "action": _describe(task.spec.action),
-                "horizon": int(task.horizon),
+                "backends": list(entry.backends),
+                "gymnasium_id": entry.gym_id,
+                # Without a JAX version one would have to make the environment to know: `check-env` does.
+                "observation": None if task is None else _describe(task.spec.observation),
+                "action": None if task is None else _describe(task.spec.action),
+                "horizon": None if task is None else int(task.horizon),
                 "learner": entry.learner,
                 "bonus": entry.bonus,
                 "about": entry.about,
@@ -41,11 +45,14 @@ def run_tasks(options: TasksOptions) -> int:
     from rich.table import Table
 
     table = Table(title="tasks")
-    for column, wrap in (("task", False), ("H", False), ("learner", False), ("about", True)):
+    for column, wrap in (("task", False), ("backends", False), ("H", False), ("learner", False), ("about", True)):
         table.add_column(column, no_wrap=not wrap)
     for row in entries:
-        table.add_row(str(row["task"]), str(row["horizon"]), str(row["learner"]), str(row["about"]))
-    Console().print(table)
+        horizon = "-" if row["horizon"] is None else str(row["horizon"])
+        table.add_row(str(row["task"]), ", ".join(row["backends"]), horizon, str(row["learner"]), str(row["about"]))
+    console = Console()
+    console.print(table)
+    console.print("Any other Gymnasium environment by its id; see: hyper-rl check-env ID", highlight=False)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import tyro
 
+from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
@@ -26,20 +27,30 @@ from hyper_rl.training.trainer import Saving, resume, train
 def run_train(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     check_saving(options)
-    saving = Saving(options.checkpoint_seconds, options.keep)
+    saving = Saving(options.checkpoint_seconds, options.keep, options.log)
     if options.resume is not None:
         folder = options.resume
         config = check_resume(options, arguments)
         total = options.extend_steps or config.steps
         result = resume(
-            folder, extend_steps=options.extend_steps, saving=saving, open_progress=progress_for(config, total)
+            folder,
+            extend_steps=options.extend_steps,
+            saving=saving,
+            open_progress=progress_for(config, total),
+            env_workers=options.env_workers,
         )
     else:
         if options.extend_steps is not None:
             raise UserError("extend_steps: only continues a run; give --resume DIR with it")
         config = resolve(options)
-        folder = options.out or Path("runs") / f"{config.task}-{config.method}-{config.preset}"
-        result = train(config, folder, saving=saving, open_progress=progress_for(config, config.steps))
+        folder = options.out or Path("runs") / f"{config.task.replace('/', '-')}-{config.method}-{config.preset}"
+        result = train(
+            config,
+            folder,
+            saving=saving,
+            open_progress=progress_for(config, config.steps),
+            env_workers=options.env_workers,
+        )
     if options.json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:
@@ -51,8 +62,10 @@ def parse(arguments: Sequence[str]) -> TrainOptions:
     """The preset decides the defaults that `--help` shows, so it is looked up first."""
     scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     scout.add_argument("--preset", default="robust")
-    preset = scout.parse_known_args(list(arguments))[0].preset
-    return tyro.cli(TrainOptions, prog="hyper-rl train", args=list(arguments), default=default_options(preset))
+    rest, env = split_env_arguments(arguments)
+    preset = scout.parse_known_args(rest)[0].preset
+    options = tyro.cli(TrainOptions, prog="hyper-rl train", args=rest, default=default_options(preset))
+    return dataclasses.replace(options, env=env)
 
 
 def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:

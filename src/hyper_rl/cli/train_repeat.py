@@ -6,16 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from hyper_rl.cli.train_options import TrainOptions, default_options
+from hyper_rl.cli.env_arguments import split_env_arguments
+from hyper_rl.cli.train_options import BONUS_GROUPS, GROUPS, LEARNER_GROUPS, TrainOptions, default_options
 from hyper_rl.config import Config
 
-NOT_SETTINGS = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out"}
-GROUPS = {"td3", "tabular_q", "disagreement", "room"}
+NOT_SETTINGS = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out", "env_workers", "log"}
 
 
 def given_options(options: TrainOptions, arguments: Sequence[str]) -> list[str]:
     """Names of the settings that stand in the command line, `group.field` for those of a part."""
-    names = [_field(word[2:].split("=")[0]) for word in arguments if word.startswith("--")]
+    rest, env = split_env_arguments(arguments)
+    names = [_field(word[2:].split("=")[0]) for word in rest if word.startswith("--")]
+    if env:
+        names.append("env")
     if options.task is not None:
         names.append("task")
     return [name for name in names if name not in NOT_SETTINGS]
@@ -43,11 +46,17 @@ def repeat_options(config: Config, options: TrainOptions, given: Sequence[str]) 
 
 def options_of_config(config: Config) -> TrainOptions:
     """Options that resolve to `config` again."""
-    parts: dict[str, Any] = {config.learner: _module(config.learner, config.learner_options)}
-    if config.bonus == "disagreement":
-        parts["disagreement"] = _module("disagreement", config.bonus_options)
-    if config.task == "Room":
+    parts: dict[str, Any] = {}
+    if config.learner in LEARNER_GROUPS:
+        parts[config.learner] = _module(config.learner, config.learner_options)
+    if config.bonus in BONUS_GROUPS:
+        parts[config.bonus] = _module(config.bonus, config.bonus_options)
+    host = config.host
+    if config.task == "Room" and host is None:
         parts["room"] = _module("room", config.task_options)
+    if host is not None:
+        parts |= {"env": config.task_options, "env_module": host["module"], "success": host["success"]}
+        parts |= {"backend": "mujoco", "horizon": host["horizon"]}
     return dataclasses.replace(
         default_options(config.preset),
         task=config.task,
@@ -62,14 +71,16 @@ def options_of_config(config: Config) -> TrainOptions:
         eval_every=config.eval_every,
         eval_episodes=config.eval_episodes,
         preset=config.preset,
-        horizon=config.task_options.get("horizon"),
         p_start=config.p_start,
         p_end=repr(config.p_end),
         lengths=config.lengths,  # type: ignore[arg-type]
         bonus_scale=config.bonus_scale,  # type: ignore[arg-type]
         reward_scale=config.reward_scale,  # type: ignore[arg-type]
         capacity=config.capacity,
-        **parts,
+        train_every=config.train_every,
+        gradient_steps=config.gradient_steps,
+        normalise_observations=config.normalise_observations,
+        **{"horizon": config.task_options.get("horizon"), **parts},
     )
 
 

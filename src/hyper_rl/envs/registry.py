@@ -2,45 +2,82 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 from hyper_rl.envs.base import Task
+from hyper_rl.envs.cartpole import CartPole
 from hyper_rl.envs.maze import make_maze
 from hyper_rl.envs.pendulum import Pendulum
 from hyper_rl.envs.probes import PROBES
 from hyper_rl.envs.room import Room
-from hyper_rl.errors import unknown_name
+from hyper_rl.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True)
 class TaskEntry:
     """How to make a task and what to run on it when the user says nothing."""
 
-    make: Callable[..., Task]
+    make: Callable[..., Task] | None
+    """None: there is no JAX version, only a Gymnasium environment."""
     about: str
     learner: str
     bonus: str
     steps: int
     listed: bool = True
     """Shown by `hyper-rl tasks`; probes for tests are not."""
+    gym_id: str | None = None
+    """The same task as a Gymnasium environment."""
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Where it can run, the default first."""
+        real = "mujoco" if self.bonus == "disagreement" else "gymnasium"
+        return (("jax",) if self.make is not None else ()) + ((real,) if self.gym_id is not None else ())
 
 
 def _maze(name: str, about: str, steps: int) -> TaskEntry:
-    return TaskEntry(partial(make_maze, name), about, "td3", "disagreement", steps)
+    return TaskEntry(partial(make_maze, name), about, "td3", "disagreement", steps, gym_id=_ours(name))
+
+
+def _ours(name: str) -> str:
+    return f"hyper_rl/{name}-v0"
+
+
+def _locomotion(name: str) -> TaskEntry:
+    sparse = name.startswith("Sparse")
+    about = "MuJoCo locomotion, " + ("1 a step above a forward speed, else 0" if sparse else "Gymnasium's v5 reward")
+    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name))
+
+
+def _minigrid(name: str) -> TaskEntry:
+    return TaskEntry(None, "MiniGrid, cut after 100 steps", "dqn", "rnd", 1_000_000, gym_id=_ours(name))
+
+
+LOCOMOTION = (
+    "Hopper", "Walker2d", "HalfCheetah", "Ant", "Humanoid",
+    "SparseHopper", "SparseWalker2d", "SparseHalfCheetah", "SparseHumanoid",
+)  # fmt: skip
+MINIGRID = ("Empty-5x5", "Empty-16x16", "Fetch-8x8", "UnlockPickup", "LavaCrossingS9N1")
 
 
 TASKS: Mapping[str, TaskEntry] = MappingProxyType(
     {
-        "Room": TaskEntry(Room, "30x30 room, small goal near, large goal far", "tabular_q", "counts", 1_000_000),
+        "Room": TaskEntry(
+            Room, "30x30 room, small goal near, large goal far", "tabular_q", "counts", 1_000_000, gym_id=_ours("Room")
+        ),
         "MediumMaze-Easy": _maze("MediumMaze-Easy", "point maze, 8x8, H=500, about 140 steps long", 1_000_000),
         "MediumMaze-Medium": _maze("MediumMaze-Medium", "point maze, 8x8, H=200, about 140 steps long", 1_000_000),
         "LargeMaze-Easy": _maze("LargeMaze-Easy", "point maze, 9x12, H=1000, about 250 steps long", 2_000_000),
         "LargeMaze-Medium": _maze("LargeMaze-Medium", "point maze, 9x12, H=500, about 250 steps long", 2_000_000),
         "LargeMaze-Hard": _maze("LargeMaze-Hard", "point maze, 9x12, H=300, about 250 steps long", 2_000_000),
         "Pendulum": TaskEntry(Pendulum, "swing-up, dense reward, to check a learner", "td3", "disagreement", 20_000),
+        "CartPole": TaskEntry(CartPole, "balance a pole, 1 a step, to check a learner", "dqn", "rnd", 100_000),
+        **{name: _locomotion(name) for name in LOCOMOTION},
+        **{name: _minigrid(name) for name in MINIGRID},
         **{
             name: TaskEntry(probe.make, probe.about, probe.learner, probe.bonus, 5_000, listed=False)
             for name, probe in PROBES.items()
@@ -49,7 +86,15 @@ TASKS: Mapping[str, TaskEntry] = MappingProxyType(
 )  # fmt: skip
 
 
+def is_gymnasium_id(name: str) -> bool:
+    """Not one of our names, but in the form of Gymnasium's: `namespace/Name-v0`, the namespace optional."""
+    return name not in TASKS and re.fullmatch(r"([\w:-]+/)?[\w:.-]+-v\d+", name) is not None
+
+
 def find_task(name: str) -> TaskEntry:
-    if name not in TASKS:
-        raise unknown_name("task", name, [task for task, entry in TASKS.items() if entry.listed])
-    return TASKS[name]
+    if name in TASKS:
+        return TASKS[name]
+    if is_gymnasium_id(name):
+        return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
+    known = unknown_name("task", name, [task for task, entry in TASKS.items() if entry.listed])
+    raise UserError(f"{known}; or any Gymnasium id, such as MountainCarContinuous-v0")

@@ -47,6 +47,10 @@ class Learner(Protocol):
         """`optimism`: the value of the largest bonus for ever, where untried actions of an optimistic table start."""
         ...
 
+    def observe(self, state: LearnerState, newest: Transition) -> LearnerState:
+        """Take note of one new transition (running statistics); called at every environment step."""
+        ...
+
     def act(self, state: LearnerState, observation: Shaped[Array, "..."], key: PRNGKeyArray) -> Shaped[Array, "..."]:
         """The action to collect data with: the learner's own action noise included."""
         ...

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
+from hyper_rl.learners.dqn import DQN
+from hyper_rl.learners.sac import SAC
 from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
+from hyper_rl.registry import Registry
 
-LEARNERS: Mapping[str, type[Any]] = MappingProxyType({"td3": TD3, "tabular_q": TabularQ})
+LEARNERS = Registry("learner", {"td3": TD3, "sac": SAC, "dqn": DQN, "tabular_q": TabularQ})

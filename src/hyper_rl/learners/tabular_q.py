@@ -75,6 +75,9 @@ class TabularQ(eqx.Module):
         q = jnp.broadcast_to(jnp.asarray(optimism, dtype=float), shape)
         return TabularQState(q, jnp.zeros(shape, jnp.int32) if self.step_rule == "visits" else None)
 
+    def observe(self, state: TabularQState, newest: Transition) -> TabularQState:
+        return state
+
     def act(self, state: TabularQState, observation: Int[Array, ""], key: PRNGKeyArray) -> Int[Array, ""]:
         return greedy_random_ties(state.q[observation], key)
 

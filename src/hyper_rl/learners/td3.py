@@ -103,6 +103,9 @@ class TD3(eqx.Module):
             actor_loss=jnp.zeros((), float),
         )
 
+    def observe(self, state: TD3State, newest: Transition) -> TD3State:
+        return state
+
     def act(self, state: TD3State, observation: Float[Array, " obs"], key: PRNGKeyArray) -> Float[Array, " act"]:
         action = policy_action(state.actor, observation[None, :])[0]
         noise = self.action_noise * jax.random.normal(key, action.shape, dtype=float)

@@ -1,7 +1,8 @@
 """What the explorer is paid: r + beta b, optionally brought to unit scale.
 
-Scaling changes no optimum. `bonus_scale` divides b by its own running deviation or root mean square, which gives beta
-a meaning that does not depend on the units of the bonus. `reward_scale` multiplies the sum by
+Scaling changes no optimum. `bonus_scale` divides b by its own running deviation, root mean square or mean, which gives
+beta a meaning that does not depend on the units of the bonus: under the mean, a step is worth beta on average, however
+heavy the tail of the bonus is. `reward_scale` multiplies the sum by
 (1 - gamma) / RMS(r + beta b), which keeps the explorer's Q of order one at every beta: the explorer's objective is
 scale-free, its optimiser is not.
 """
@@ -15,9 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hyper_rl.errors import require, require_choice, require_finite
-from hyper_rl.normalise import RunningScale, scale_add, scale_init, scale_rms, scale_std
+from hyper_rl.normalise import RunningScale, scale_add, scale_init, scale_mean, scale_rms, scale_std
 
-BonusScale = Literal["none", "running-std", "running-rms"]
+BonusScale = Literal["none", "running-std", "running-rms", "running-mean"]
+BONUS_SCALES: tuple[BonusScale, ...] = ("none", "running-std", "running-rms", "running-mean")
 RewardScale = Literal["none", "running-rms"]
 
 
@@ -48,7 +50,7 @@ class ExplorerReward(eqx.Module):
 
     def __check_init__(self) -> None:
         require_finite("beta", self.beta, low=0.0)
-        require_choice("bonus_scale", self.bonus_scale, ("none", "running-std", "running-rms"))
+        require_choice("bonus_scale", self.bonus_scale, BONUS_SCALES)
         require_choice("reward_scale", self.reward_scale, ("none", "running-rms"))
         require(0 < self.rate <= 1, "scale_rate", self.rate, "in (0, 1]")
 
@@ -66,7 +68,8 @@ class ExplorerReward(eqx.Module):
         divisor = jnp.ones((), float)
         if self.bonus_scale != "none":
             bonus_scale = scale_add(bonus_scale, b, self.rate)
-            divisor = scale_rms(bonus_scale) if self.bonus_scale == "running-rms" else scale_std(bonus_scale)
+            measure = {"running-rms": scale_rms, "running-std": scale_std, "running-mean": scale_mean}
+            divisor = measure[self.bonus_scale](bonus_scale)
         curiosity = self.beta * (b / divisor)
         rewards = r + curiosity
         if self.reward_scale != "none":

@@ -7,6 +7,7 @@ policy.safetensors   the arrays of the policy
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ import jax.numpy as jnp
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from hyper_rl.config import Config, build_parts
+from hyper_rl.config import Config, make_learner, make_task
+from hyper_rl.envs.base import Task
 from hyper_rl.errors import UserError
+from hyper_rl.learners.base import Learner
+from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.training.checkpoint import DamagedCheckpoint, flatten, unflatten
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 META_FILE, POLICY_FILE = "agent.json", "policy.safetensors"
 
 
@@ -28,9 +32,9 @@ META_FILE, POLICY_FILE = "agent.json", "policy.safetensors"
 class Agent:
     """A learner and the policy it has learned, ready to act."""
 
-    learner: Any
+    learner: Learner
     policy: Any
-    task: Any
+    task: Task
     meta: dict[str, Any]
 
 
@@ -41,10 +45,13 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
         "format_version": FORMAT_VERSION,
         "task": config.task,
         "task_options": dict(config.task_options),
+        "host": None if config.host is None else dict(config.host),
         "method": config.method,
         "learner": config.learner,
         "learner_options": dict(config.learner_options),
+        "normalise_observations": config.normalise_observations,
         "preset": config.preset,
+        "precision": config.precision,
         "beta": beta,
         "seed": seed,
         "step": step,
@@ -53,8 +60,8 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
     (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n")
 
 
-def read_agent(folder: Path, config: Config) -> Agent:
-    """An agent of a run folder with this configuration."""
+def read_agent(folder: Path) -> Agent:
+    """An agent from its two files; the environment it was trained on need not be installed."""
     meta_path, policy_path = folder / META_FILE, folder / POLICY_FILE
     try:
         meta = json.loads(meta_path.read_text())
@@ -63,16 +70,26 @@ def read_agent(folder: Path, config: Config) -> Agent:
                 f"{meta_path}: format version {meta['format_version']}, this program reads {FORMAT_VERSION}"
             )
         arrays = load_file(policy_path)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        task, learner = _parts(meta)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise UserError(f"{folder}: not an agent folder ({error})") from None
-    parts = build_parts(config)
 
     def template() -> Any:
-        start = parts.learner.init(jax.random.key(0), parts.task.spec, jnp.zeros((), float))
-        return parts.learner.policy(start)
+        start = learner.init(jax.random.key(0), task.spec, jnp.zeros((), float))
+        return learner.policy(start)
 
     try:
         policy = unflatten(jax.eval_shape(template), arrays, str(policy_path))
     except DamagedCheckpoint as problem:
         raise UserError(str(problem)) from None
-    return Agent(parts.learner, jax.tree.map(jnp.asarray, policy), parts.task, meta)
+    return Agent(learner, jax.tree.map(jnp.asarray, policy), task, meta)
+
+
+def _parts(meta: Mapping[str, Any]) -> tuple[Task, Learner]:
+    if meta["learner"] not in LEARNERS:
+        raise UserError(
+            f"learner: the agent was made with {meta['learner']!r}, which is not known here; import the module that "
+            "adds it to hyper_rl.learners.registry.LEARNERS first"
+        )
+    task = make_task(meta["task"], meta["task_options"], meta["host"])
+    return task, make_learner(meta["learner"], meta["learner_options"], meta["normalise_observations"])

@@ -14,9 +14,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -28,6 +29,8 @@ from hyper_rl.errors import UserError
 
 FORMAT_VERSION = 1
 STATE_FILE, META_FILE = "state.safetensors", "checkpoint.json"
+EXTRA = "extra/"
+"""Prefix of the arrays whose shapes nobody knows beforehand."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ def unflatten(template: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
     return jax.tree_util.tree_unflatten(structure, [arrays[path] for path in paths])
 
 
-def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> Path:
+def write_checkpoint(
+    folder: Path, tree: Any, position: Position, keep: int, extra: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> Path:
     """Write, flush, rename, then drop all but the newest `keep`.
 
     A checkpoint of the same step is the same checkpoint: it is kept, not written again, so that there is no moment
@@ -75,7 +80,7 @@ def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> 
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{position.step:012d}"
     if not final.is_dir():
-        _write(folder, final, tree, position)
+        _write(folder, final, {**flatten(tree), **{EXTRA + name: array for name, array in extra.items()}}, position)
     for old in list_checkpoints(folder)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     for leftover in folder.glob(".writing-*"):
@@ -83,11 +88,11 @@ def write_checkpoint(folder: Path, tree: Any, position: Position, keep: int) -> 
     return final
 
 
-def _write(folder: Path, final: Path, tree: Any, position: Position) -> None:
+def _write(folder: Path, final: Path, arrays: dict[str, np.ndarray], position: Position) -> None:
     temporary = folder / f".writing-{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
-    save_file(flatten(tree), temporary / STATE_FILE)
+    save_file(arrays, temporary / STATE_FILE)
     body = {"format_version": FORMAT_VERSION, **asdict(position), "state_sha256": file_sha256(temporary / STATE_FILE)}
     (temporary / META_FILE).write_text(json.dumps({"body": body, "sha256": _body_sha256(body)}, indent=2) + "\n")
     for path in (temporary / STATE_FILE, temporary / META_FILE, temporary):
@@ -103,8 +108,8 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def read_newest(
     folder: Path, template: Callable[[int], Any], curve: Path, warn: Callable[[str], None]
-) -> tuple[Any, Position] | None:
-    """The newest checkpoint that is whole, or None when there is none at all.
+) -> tuple[Any, dict[str, np.ndarray], Position] | None:
+    """(tree, extra arrays, position) of the newest checkpoint that is whole, or None when there is none at all.
 
     `template(step)` gives the shapes to expect. Damaged ones are reported through `warn` and set aside under another
     name once a whole one is found; if only damaged ones exist, that is an error, because silently starting over would
@@ -133,7 +138,7 @@ def _free_name(path: Path) -> Path:
     return path
 
 
-def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any, Position]:
+def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any, dict[str, np.ndarray], Position]:
     meta, state = path / META_FILE, path / STATE_FILE
     try:
         document = json.loads(meta.read_text())
@@ -154,7 +159,8 @@ def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any,
         arrays = load_file(state)
     except (SafetensorError, OSError) as error:
         raise DamagedCheckpoint(f"{state}: cannot be read ({error})") from None
-    return unflatten(template(position.step), arrays, str(state)), position
+    extra = {name.removeprefix(EXTRA): arrays.pop(name) for name in list(arrays) if name.startswith(EXTRA)}
+    return unflatten(template(position.step), arrays, str(state)), extra, position
 
 
 def file_sha256(path: Path) -> str:

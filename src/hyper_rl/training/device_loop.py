@@ -7,13 +7,18 @@ state is donated, so the replay is written in place. How a run is cut into chunk
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from hyper_rl.training.program import Program, RunState, init_run, step_run
+from hyper_rl.training.evaluation import Judgement, evaluate
+from hyper_rl.training.loop import Stored, pack, unpack
+from hyper_rl.training.program import Program, RunState, init_run
+from hyper_rl.training.step import step_run
 
 
 @jax.jit
@@ -44,3 +49,45 @@ def advance_to(program: Program, state: RunState, first: int, last: int, warmup:
         if begin < end:
             state = advance(program, state, as_step(begin), as_step(end), as_step(warmup), learn=learn)
     return state
+
+
+_evaluate = jax.jit(evaluate, static_argnames=("episodes",))
+
+
+class DeviceLoop:
+    """Runs of a JAX task."""
+
+    def __init__(self, program: Program, warmup: int, state: RunState | None = None) -> None:
+        self.program, self._warmup, self._state = program, warmup, state
+
+    @property
+    def state(self) -> RunState:
+        if self._state is None:
+            self._state = init_runs(self.program)
+        return self._state
+
+    def advance(self, first: int, last: int) -> None:
+        self._state = jax.block_until_ready(advance_to(self.program, self.state, first, last, self._warmup))
+
+    def judge(self, index: int, episodes: int) -> Judgement:
+        return _evaluate(self.program, self.state, jnp.asarray(index, jnp.int32), episodes=episodes)
+
+    def change(self, edit: Callable[[RunState], RunState]) -> None:
+        self._state = edit(self.state)
+
+    def adopt(self, program: Program, step: int) -> None:
+        self._state = unpack(program, pack(self.program, self.state, step))
+        self.program = program
+
+    def store(self, step: int) -> Stored:
+        return Stored(pack(self.program, self.state, step), {})
+
+    def template(self, step: int) -> Any:
+        shapes = jax.eval_shape(init_runs, self.program)
+        return jax.eval_shape(lambda s: pack(self.program, s, step), shapes)
+
+    def restore(self, stored: Stored, step: int) -> None:
+        self._state = unpack(self.program, stored.tree)
+
+    def close(self) -> None:
+        pass

@@ -13,7 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import EnvState, Task
 from hyper_rl.learners.base import Learner
-from hyper_rl.training.program import Program, RunState, to_task_action
+from hyper_rl.threefry import key_of, seed_of
+from hyper_rl.training.program import Program, RunState
+from hyper_rl.training.step import to_task_action
 
 
 class Judgement(NamedTuple):
@@ -40,7 +42,7 @@ class _Trial(NamedTuple):
 
 
 def _begin(task: Task, learner: Learner, policy: Any, key: PRNGKeyArray) -> tuple[_Trial, Float[Array, ""]]:
-    env = task.reset(jax.random.fold_in(key, 0))
+    env = task.reset(key_of(seed_of(jax.random.fold_in(key, 0))))
     zero = jnp.zeros((), float)
     trial = _Trial(env, jnp.ones((), bool), jnp.zeros((), bool), jnp.zeros((), jnp.int32), zero, zero)
     return trial, learner.estimate(policy, task.observe(env))

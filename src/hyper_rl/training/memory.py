@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 
+from hyper_rl.envs.base import Box
+from hyper_rl.envs.host_task import HostTask
 from hyper_rl.errors import UserError
-from hyper_rl.training.device_loop import init_runs
-from hyper_rl.training.program import Program
+from hyper_rl.training.program import Program, RunState, init_run, init_run_from
 from hyper_rl.training.replay import human_bytes
 from hyper_rl.types import tree_bytes
 
@@ -19,8 +21,17 @@ HEADROOM = 0.9
 
 def estimate(program: Program) -> tuple[int, int]:
     """(bytes of everything, bytes of the replay) of all runs, from shapes alone."""
-    shapes = jax.eval_shape(init_runs, program)
+    shapes = jax.eval_shape(jax.vmap(_init_anywhere), program)
     return tree_bytes(shapes), tree_bytes(shapes.replay)
+
+
+def _init_anywhere(program: Program) -> RunState:
+    """`init_run`, also for environments that live on the host, whose state is their observation."""
+    if not isinstance(program.task, HostTask):
+        return init_run(program)
+    space = program.spec.observation
+    observation = jnp.zeros((space.size,), float) if isinstance(space, Box) else jnp.zeros((), jnp.int32)
+    return init_run_from(program, observation, jnp.zeros((), jnp.int32))
 
 
 def available() -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hyper_rl.training.evaluation import evaluate
+from hyper_rl.training.evaluation import Judgement
+from hyper_rl.training.loop import Loop
 from hyper_rl.training.program import Program, RunState
 from hyper_rl.training.record import empty_window
 
@@ -32,12 +32,16 @@ def all_finite(tree: Any) -> Array:
     return jnp.stack(flags).all(axis=0)
 
 
-@partial(jax.jit, static_argnames=("episodes",))
-def measure(
-    program: Program, state: RunState, step: Int[Array, ""], index: Int[Array, ""], *, episodes: int
-) -> dict[str, Float[Array, " runs"]]:
+def measure(loop: Loop, step: int, index: int, episodes: int) -> dict[str, Float[Array, " runs"]]:
     """Everything a curve row holds except the names of the run."""
-    judged = evaluate(program, state, index, episodes=episodes)
+    state = loop.state._replace(replay=None)  # not needed, and large
+    return _measure(loop.program, state, loop.judge(index, episodes), jnp.asarray(step, jnp.int32))
+
+
+@jax.jit
+def _measure(
+    program: Program, state: RunState, judged: Judgement, step: Int[Array, ""]
+) -> dict[str, Float[Array, " runs"]]:
     window, totals, roles = state.window, state.totals, program.policies.roles
     count = window.episodes.astype(float)
     updates = jnp.maximum(window.updates, 1).astype(float)

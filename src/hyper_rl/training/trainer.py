@@ -1,39 +1,34 @@
-"""From a configuration to a finished run folder: chunks of steps, evaluations, checkpoints, Ctrl-C.
+"""From a configuration to a finished run folder: training, evaluations, checkpoints, Ctrl-C.
 
-The device computes in chunks of about a second; between them the host shows progress, evaluates, saves and looks
-whether it was asked to stop. None of that has any influence on what is computed.
+Between chunks of about a second the host shows progress, saves and looks whether it was asked to stop. None of that
+has any influence on what is computed.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hyper_rl.config import Config, build_program, check_precision
 from hyper_rl.errors import UserError
 from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
-from hyper_rl.training.device_loop import advance_to, init_runs
 from hyper_rl.training.evaluation import judged_policies
+from hyper_rl.training.loop import Loop, Stored
+from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
-from hyper_rl.training.program import Program, RunState
 from hyper_rl.training.progress import Progress, Silent
 from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
-from hyper_rl.training.snapshot import clear_window, measure, rows
+from hyper_rl.training.session import Clock, Rows, train_steps
 from hyper_rl.types import take_run
-
-CHUNK_SECONDS = 1.0
 
 
 class Interrupted(Exception):
@@ -50,27 +45,24 @@ class Saving:
 
     every_seconds: float = 60.0
     keep: int = 2
-
-
-@dataclass
-class _Clock:
-    """Where training stands, and what it has cost."""
-
-    step: int
-    evaluations: int
-    seconds: float = 0.0
-    steps_timed: int = 0
+    writers: Sequence[str] = ()
+    """Where else the curve goes: tensorboard, wandb."""
 
 
 def train(
-    config: Config, out: Path, *, saving: Saving = Saving(), open_progress: Callable[[int], Any] | None = None
+    config: Config,
+    out: Path,
+    *,
+    saving: Saving = Saving(),
+    open_progress: Callable[[int], Any] | None = None,
+    env_workers: int = 0,
 ) -> dict[str, Any]:
     """Train all runs of `config` into the new folder `out` and return its result."""
     config.check()
     program = build_program(config)
     memory = check_fits(program, len(config.runs))
     folder = RunFolder.create(out, config)
-    return _run(config, program, folder, saving, open_progress, memory)
+    return _run(config, open_loop(config, program, workers=env_workers), folder, saving, open_progress, memory)
 
 
 def resume(
@@ -79,6 +71,7 @@ def resume(
     extend_steps: int | None = None,
     saving: Saving = Saving(),
     open_progress: Callable[[int], Any] | None = None,
+    env_workers: int = 0,
 ) -> dict[str, Any]:
     """Continue a stopped run folder as if it had never stopped; a finished one just returns its result."""
     folder, config = RunFolder.open(path)
@@ -97,84 +90,77 @@ def resume(
         # The old result goes first: killed in between, the folder is an unfinished run, never a finished short one.
         folder.result.unlink(missing_ok=True)
         write_atomically(folder.config, config.to_json())
-    return _run(config, program, folder, saving, open_progress, memory)
+    return _run(config, open_loop(config, program, workers=env_workers), folder, saving, open_progress, memory)
 
 
 def _run(
     config: Config,
-    program: Program,
+    loop: Loop,
     folder: RunFolder,
     saving: Saving,
     open_progress: Callable[[int], Any] | None,
     memory: str,
 ) -> dict[str, Any]:
-    warnings: list[str] = []
-    loaded = read_newest(folder.checkpoints, partial(_template, program), folder.curve, warnings.append)
-    if loaded is None:
-        state, clock = init_runs(program), _Clock(0, 0)
-        folder.start_curve()
-    else:
-        stored, position = loaded
-        state, clock = _unpack(program, stored), _Clock(position.step, position.evaluations)
-        folder.cut_curve(position.curve_bytes)
-    with (open_progress or _silent)(clock.step) as progress, _watch_for_stop() as asked_to_stop:
+    with ExitStack() as stack:
+        stack.callback(loop.close)
+        warnings: list[str] = []
+        loaded = read_newest(folder.checkpoints, loop.template, folder.curve, warnings.append)
+        progress: Progress = stack.enter_context((open_progress or _silent)(loaded[2].step if loaded else 0))
+        asked_to_stop = stack.enter_context(_watch_for_stop())
         progress.say(memory)
         for line in warnings:
             progress.say(f"warning: {line}")
-        if loaded is not None:
+        if loaded is None:
+            clock = Clock(0, 0)
+            folder.start_curve()
+        else:
+            tree, extra, position = loaded
+            loop.restore(Stored(tree, extra), position.step)
+            clock = Clock(position.step, position.evaluations)
+            folder.cut_curve(position.curve_bytes)
             progress.say(f"resuming {folder.path} at step {clock.step}")
-        state = _train_to_end(config, program, state, clock, folder, saving, progress, asked_to_stop)
-    return _finish(config, program, state, clock, folder)
+        write_rows = stack.enter_context(_open_writers(saving.writers, folder, config))
+        _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
+        return _finish(config, loop, clock, folder)
 
 
 def _train_to_end(
     config: Config,
-    program: Program,
-    state: RunState,
-    clock: _Clock,
+    loop: Loop,
+    clock: Clock,
     folder: RunFolder,
     saving: Saving,
     progress: Progress,
+    write_rows: Callable[[Rows], None],
     asked_to_stop: Callable[[], bool],
-) -> RunState:
-    betas, seeds = [beta for beta, _ in config.runs], [seed for _, seed in config.runs]
-    as_int = partial(jnp.asarray, dtype=jnp.int32)
-    saved_at, note, chunk = time.monotonic(), "", 16
-    while clock.step < config.steps:
-        next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
-        end = min(clock.step + chunk, next_evaluation)
-        begun = time.monotonic()
-        state = jax.block_until_ready(advance_to(program, state, clock.step, end, config.warmup))
-        took, done = time.monotonic() - begun, end - clock.step
-        if done == chunk:
-            # Grow towards chunks of a second; the first ones also paid for compiling.
-            chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
-        clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done
-        if clock.step == next_evaluation:
-            measured = measure(
-                program, state, as_int(clock.step), as_int(clock.evaluations), episodes=config.eval_episodes
-            )
-            table = rows(measured, clock.step, betas, seeds)
-            folder.append_curve(table)
-            state = clear_window(program, state)
-            clock.evaluations += 1
-            note = f", success {np.mean([row['success'] for row in table]):.2f}"
+) -> None:
+    saved_at = time.monotonic()
+
+    def on_evaluation(table: Rows) -> bool:
+        folder.append_curve(table)
+        write_rows(table)
+        return True
+
+    def after_chunk(note: str) -> bool:
+        nonlocal saved_at
         progress.update(clock.step, note)
         if asked_to_stop():
-            _save(folder, program, state, clock, saving)
+            _save(folder, loop, clock, saving)
             raise Interrupted(folder.path, clock.step)
         if clock.step < config.steps and time.monotonic() - saved_at > saving.every_seconds:
-            _save(folder, program, state, clock, saving)
+            _save(folder, loop, clock, saving)
             saved_at = time.monotonic()
-    return state
+        return True
+
+    train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk)
 
 
-def _finish(config: Config, program: Program, state: RunState, clock: _Clock, folder: RunFolder) -> dict[str, Any]:
-    policies = judged_policies(program, state)
+def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
+    policies = judged_policies(loop.program, loop.state)
     for run in range(len(config.runs)):
         write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
-    folder.write_visits(np.asarray(state.totals.visits))
-    _save(folder, program, state, clock, Saving(keep=1))
+    folder.write_visits(np.asarray(loop.state.totals.visits))
+    _save(folder, loop, clock, Saving(keep=1))
     if clock.steps_timed:
         per_second = clock.steps_timed / max(clock.seconds, 1e-9)
         timing = {
@@ -190,30 +176,28 @@ def _finish(config: Config, program: Program, state: RunState, clock: _Clock, fo
     return result
 
 
-def _save(folder: RunFolder, program: Program, state: RunState, clock: _Clock, saving: Saving) -> None:
+def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
     size = folder.curve.stat().st_size
     position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
-    write_checkpoint(folder.checkpoints, _pack(program, state, clock.step), position, saving.keep)
+    stored = loop.store(clock.step)
+    write_checkpoint(folder.checkpoints, stored.tree, position, saving.keep, stored.extra)
 
 
-def _pack(program: Program, state: RunState, step: int) -> RunState:
-    """The state as it is stored: the replay without its unused end."""
-    if state.replay is None:
-        return state
-    return state._replace(replay=state.replay[:, : min(step, program.capacity)])
+@contextmanager
+def _open_writers(names: Sequence[str], folder: RunFolder, config: Config) -> Iterator[Callable[[Rows], None]]:
+    from hyper_rl.report.writers import open_writers
 
+    writers = open_writers(names, folder.path, config)
 
-def _unpack(program: Program, stored: RunState) -> RunState:
-    state = jax.tree.map(jnp.asarray, stored)
-    if state.replay is None:
-        return state
-    missing = program.capacity - state.replay.shape[1]
-    return state._replace(replay=jnp.pad(state.replay, ((0, 0), (0, missing), (0, 0))))
+    def write(table: Rows) -> None:
+        for writer in writers:
+            writer.write(table)
 
-
-def _template(program: Program, step: int) -> RunState:
-    shapes = jax.eval_shape(init_runs, program)
-    return jax.eval_shape(lambda s: _pack(program, s, step), shapes)
+    try:
+        yield write
+    finally:
+        for writer in writers:
+            writer.close()
 
 
 @contextmanager

@@ -1,0 +1,303 @@
+"""The agent objects, with the habits of Stable-Baselines3.
+
+    from hyper_rl import Hyper
+
+    agent = Hyper("MountainCarContinuous-v0", seed=0)
+    agent.learn(100_000, progress_bar=True)
+    action, _ = agent.predict(observation)
+    agent.save("agents/car")
+
+`Hyper`, `Curiosity`, `Decouple` and `Exploit` differ in their method only. A task of ours runs compiled, anything else
+is a Gymnasium environment: an id, an environment, or a function that makes one. The same configuration, loops and files
+as those of the command are behind it; one agent is one run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+
+from hyper_rl.acting import Act, Interface, make_act
+from hyper_rl.agent_store import SavedAgent, read_saved, write_saved
+from hyper_rl.callbacks import Callback, Evaluation, combine
+from hyper_rl.config import Config, build_program, suggest_capacity
+from hyper_rl.envs.given_env import choose_given
+from hyper_rl.envs.host_task import same_spaces
+from hyper_rl.errors import UserError, require_count
+from hyper_rl.settings import Settings, TaskChoice, make_parts
+from hyper_rl.training.evaluation import judged_policies
+from hyper_rl.training.loop import Loop
+from hyper_rl.training.loops import open_loop
+from hyper_rl.training.memory import check_fits
+from hyper_rl.training.progress import Silent, show_progress
+from hyper_rl.training.session import Clock, Rows, train_steps
+from hyper_rl.types import take_run
+
+FRESH_EPISODES = 1_000_000
+"""Evaluations asked for by hand are numbered from here, far from those of training."""
+
+
+class OffPolicyAgent:
+    """What the four classes share."""
+
+    method: ClassVar[str] = "hyper"
+
+    def __init__(
+        self,
+        env: Any,
+        beta: float = 1.0,
+        learner: str | eqx.Module | None = None,
+        bonus: str | eqx.Module | None = None,
+        seed: int = 0,
+        *,
+        preset: str = "robust",
+        env_kwargs: Mapping[str, Any] | None = None,
+        eval_env: Any = None,
+        horizon: int | None = None,
+        success: str | None = None,
+        warmup: int | None = None,
+        capacity: int | None = None,
+        eval_every: int = 5_000,
+        eval_episodes: int = 10,
+        **settings: Any,
+    ) -> None:
+        """`learner` and `bonus`: a name, or a configured object such as `TD3(lr=1e-3)`; by default what fits the task.
+
+        `horizon`: the episode limit, where the environment states none. `success`: what solves the task ("info",
+        "terminated" or "reward"). `eval_env`: for an environment that cannot be made a second time. Further settings
+        are those of `hyper-rl train`: p_start, p_end, lengths, bonus_scale, reward_scale, normalise_observations,
+        train_every, gradient_steps.
+        """
+        known = {f.name for f in dataclasses.fields(Settings)} - {"choice", "method", "betas", "seeds", "steps"}
+        for name in settings:
+            if name not in known:
+                raise UserError(f"{name}: not a setting; there are {', '.join(sorted(known))}")
+        choice = choose_given(env, env_kwargs, eval_env, horizon, success)
+        by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
+        made, made_bonus = make_parts(choice, preset, self.method, *by_name)
+        self._settings: Settings | None = Settings(
+            choice=choice,
+            learner=learner if isinstance(learner, eqx.Module) else made,
+            bonus=bonus if isinstance(bonus, eqx.Module) and self.method != "exploit" else made_bonus,
+            method=self.method,
+            preset=preset,
+            betas=(beta,),
+            seeds=(seed,),
+            warmup=warmup,
+            capacity=capacity,
+            eval_every=eval_every,
+            eval_episodes=eval_episodes,
+            **settings,
+        )
+        self._choice: TaskChoice | None = choice
+        self._config = self._settings.config()  # refuse what cannot work now, not at `learn`
+        self._saved: SavedAgent | None = None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._loop: Loop | None = None
+        self._clock = Clock(0, 0)
+        self._act: Act | None = None
+        self._evaluated = 0
+        self._interface = Interface.of(self._config, None if self._choice is None else self._choice.reader)
+        self.curve: Rows = []
+        """One row per evaluation so far."""
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps taken."""
+        return self._clock.step
+
+    @property
+    def config(self) -> Config:
+        """Every number written out; before `learn`, for the task's usual budget."""
+        return self._config
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | Sequence[Callback] | None = None,
+        progress_bar: bool = False,
+        log_interval: int | None = None,
+    ) -> Self:
+        """Train for `total_timesteps` more environment steps.
+
+        p decays over the first budget; a second call goes on at its end value. `callback` is called at each
+        evaluation and stops by returning False. `log_interval`: evaluations between two printed lines. An interrupted
+        call (Ctrl-C) leaves the agent as it was after the last whole step; another call goes on.
+        """
+        require_count("total_timesteps", total_timesteps)
+        loop = self._prepare(total_timesteps)
+        config, clock, ask = self._config, self._clock, combine(callback)
+        label = f"{self.method} on {config.task}"
+        shown = show_progress(label, config.steps, clock.step, sys.stderr) if progress_bar else nullcontext(Silent())
+
+        def on_evaluation(table: Rows) -> bool:
+            self.curve.append(table[0])
+            if log_interval and len(self.curve) % log_interval == 0:
+                print(_line(label, table[0]), flush=True)
+            return ask(Evaluation(clock.step, dict(table[0]), self.save))
+
+        with shown as progress:
+
+            def after_chunk(note: str) -> bool:
+                self._act = None
+                progress.update(clock.step, note)
+                return True
+
+            train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk)
+        return self
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """The judged policy's action for one observation, or for a batch of them; the state is handed back unused.
+
+        Only the judged policy is kept, which has no noise of its own, so `deterministic=False` is refused.
+        """
+        if not deterministic:
+            raise UserError("deterministic: got False, must be True; the judged policy has no randomness to switch on")
+        if self._act is None:
+            self._act = self._current_act()
+        return self._interface.apply(self._act, observation), state
+
+    def evaluate(self, episodes: int = 100) -> dict[str, float]:
+        """Judge the agent on fresh episodes: success, return, steps_to_goal, discounted_return, critic_estimate."""
+        require_count("episodes", episodes)
+        self._evaluated += 1
+        judged = self._running().judge(FRESH_EPISODES + self._evaluated, episodes)
+        names = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
+        return {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
+
+    def save(self, path: str | Path, *, policy_only: bool = False, overwrite: bool = False) -> None:
+        """A folder with the policy and, unless `policy_only`, everything that is needed to go on training exactly."""
+        loop = self._running()
+        policy = take_run(judged_policies(loop.program, loop.state), 0)
+        whole = None if policy_only else loop
+        write_saved(Path(path), self._config, self._clock, self.curve, policy, whole, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None, *, eval_env: Any = None) -> Self:
+        """An agent that `save` wrote, or `hyper-rl train` (as RUN/runs/0/agent).
+
+        It predicts at once, with nothing installed that it was trained on. To learn on it makes its environment again
+        by its id, or takes `env`.
+        """
+        saved = read_saved(Path(path))
+        method = saved.agent.meta["method"]
+        wanted = CLASSES[method] if cls is OffPolicyAgent else cls
+        if method != wanted.method:
+            raise UserError(f"{path}: an agent of {method!r}, not of {wanted.method!r}; hyper_rl.load takes any")
+        made: Any = object.__new__(wanted)
+        made._settings, made._choice, made._saved, made._config = None, None, saved, saved.config
+        if env is not None:
+            made._choice = saved.fit(choose_given(env, None, eval_env, saved.horizon, saved.success))
+        made._start_over()
+        made._clock = Clock(saved.step, saved.evaluations)
+        made.curve = list(saved.curve)
+        return made
+
+    def set_env(self, env: Any, *, eval_env: Any = None) -> None:
+        """Go on in another environment of the same spaces; the episode in progress is left unfinished."""
+        loop = self._running()
+        host = self._config.host
+        if host is None:
+            raise UserError(f"set_env: {self._config.task} runs compiled; make a new agent for another task")
+        choice = choose_given(env, None, eval_env, host["horizon"], host["success"])
+        if choice.source is None or not same_spaces(choice.spec, loop.program.spec):
+            raise UserError(f"set_env: {choice.name} has other spaces than {self._config.task}")
+        loop.change_source(choice.source, self._clock.step)  # type: ignore[attr-defined]
+        self._choice = choice
+
+    def close(self) -> None:
+        """Close the environments this agent has made; one that was given stays open."""
+        if self._loop is not None:
+            self._loop.close()
+
+    def _current_act(self) -> Act:
+        if self._loop is None and self._saved is not None:
+            agent = self._saved.agent
+            return make_act(agent.learner, agent.policy, agent.task.spec)
+        loop = self._running()
+        learner = take_run(loop.program.learner, 0)
+        return make_act(learner, take_run(judged_policies(loop.program, loop.state), 0), loop.program.spec)
+
+    def _running(self) -> Loop:
+        """The loop, begun or brought back to where it was saved."""
+        if self._loop is not None:
+            return self._loop
+        if self._saved is not None and not self._saved.whole:
+            raise UserError(f"{self._saved.folder}: holds a policy alone; only an agent that was saved whole goes on")
+        if self._choice is None:
+            assert self._saved is not None
+            self._choice = self._saved.choose_task()
+        program = build_program(self._config)
+        check_fits(program, 1)
+        loop = open_loop(self._config, program, source=self._choice.source)
+        if self._saved is not None:
+            self._saved.restore(loop)
+        self._loop = loop
+        return loop
+
+    def _prepare(self, more: int) -> Loop:
+        """Set the budget. The first one decides warm-up, the schedule of p and the size of the replay."""
+        if self._clock.step == 0 and self._settings is not None:
+            self.close()
+            self._loop = None
+            self._config = dataclasses.replace(self._settings, steps=more).config()
+            return self._running()
+        loop, steps = self._running(), self._clock.step + more
+        fixed = self._settings is not None and self._settings.capacity is not None
+        capacity = self._config.capacity if fixed else max(self._config.capacity, suggest_capacity(steps))
+        self._config = dataclasses.replace(self._config, steps=steps, capacity=capacity)
+        self._config.check()
+        if capacity != loop.program.capacity:
+            loop.adopt(build_program(self._config), self._clock.step)
+        return loop
+
+
+class Exploit(OffPolicyAgent):
+    """The learner alone, without a bonus: plain TD3, SAC, DQN or Q-learning."""
+
+    method = "exploit"
+
+
+class Curiosity(OffPolicyAgent):
+    """One learner paid r + beta b."""
+
+    method = "curiosity"
+
+
+class Decouple(OffPolicyAgent):
+    """Two learners; the explorer collects, the task learner is judged."""
+
+    method = "decouple"
+
+
+class Hyper(OffPolicyAgent):
+    """Two learners; the task learner repositions, then the explorer takes over."""
+
+    method = "hyper"
+
+
+CLASSES: dict[str, type[OffPolicyAgent]] = {one.method: one for one in (Exploit, Curiosity, Decouple, Hyper)}
+
+
+def load(path: str | Path, env: Any = None, *, eval_env: Any = None) -> OffPolicyAgent:
+    """Any saved agent, as the class it was."""
+    return OffPolicyAgent.load(path, env, eval_env=eval_env)
+
+
+def _line(label: str, row: Mapping[str, float]) -> str:
+    shown = (f"{name} {row[name]:.4g}" for name in ("success", "return", "behaviour_return"))
+    return f"{label}: step {int(row['step'])}, {', '.join(shown)}"

@@ -1,0 +1,313 @@
+"""What a person should know of an environment before training on it, in words to act on.
+
+Each `Finding` is `ok`, a `note` (training works, but there is something to know or to change) or a `problem` (training
+is impossible as it is).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hyper_rl.envs.env_trial import Scale, Trial, find_difference, observation_scales, play
+from hyper_rl.envs.gym_make import episode_limit, layers, make_environment, one_line
+from hyper_rl.envs.host_env import EnvSource, HostEnv, HostSpec, TaskFailure
+from hyper_rl.envs.mujoco_warnings import models_loaded_quietly
+from hyper_rl.errors import UserError, require_count
+
+if TYPE_CHECKING:
+    from hyper_rl.envs.base import Box, Discrete, TaskSpec
+
+Status = Literal["ok", "note", "problem"]
+TRIAL_HORIZON = 1000
+"""Episode limit while looking at a task that states none."""
+SPARSE = 0.1
+"""Up to this share of steps with a reward, a task is called sparse."""
+REWARD_RANGE = (0.01, 10.0)
+"""Root mean square of the rewards other than 0 with which the default learning rates are at home."""
+FAR_FROM_ONE = 10.0
+"""Observations beyond this, in mean or spread, are better normalised."""
+UNEVEN = 30.0
+"""So are dimensions whose spreads are this many times apart."""
+NARROW = 0.05
+"""And one that moves so little that a network hardly sees it."""
+SLOW = 1000.0
+"""Steps per second below which worker processes pay."""
+REPLAY = 1_000_000
+HARMLESS = ("observation space minimum", "observation space maximum", "symmetric and normalized", "unwrapped version")
+"""Of Gymnasium's warnings: infinite bounds of observations are fine here, actions are rescaled, wrappers are meant."""
+PLAIN_WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
+"""What `gymnasium.make` puts around every environment."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    topic: str
+    status: Status
+    says: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def check_environment(source: EnvSource, steps: int) -> tuple[list[Finding], HostSpec | None]:
+    """All findings, and the task as learners see it where they can.
+
+    An environment that cannot even be made is no finding but a `UserError`.
+    """
+    require_count("steps", steps)
+    env = make_environment(source.env_id, source.kwargs, source.module, source.factory)
+    limit, source = _limit(source, episode_limit(env))
+    try:
+        host = HostEnv(source, env)
+    except UserError as error:
+        env.close()
+        return [Finding("spaces", "problem", str(error)), _gymnasium_checker(source), limit], None
+    spec = host.spec
+    trials = [play(host, "random", steps, seed=0)]
+    if trials[0].failure is None:
+        trials.append(play(host, "held", steps, seed=1))
+    host.close()
+    findings = [
+        Finding("spaces", "ok", _spaces(spec.task)),
+        _gymnasium_checker(source),
+        limit,
+        *_what_was_seen(source, spec.task, trials, steps),
+        _memory(spec.task),
+    ]
+    return findings, spec
+
+
+def _limit(source: EnvSource, own: int | None) -> tuple[Finding, EnvSource]:
+    """The limit, and a source that has one, so that the rest can be looked at in any case."""
+    topic = "episode limit"
+    if own is None and source.horizon is None:
+        says = "none stated; give one with --horizon (horizon=)"
+        return Finding(topic, "problem", says), dataclasses.replace(source, horizon=TRIAL_HORIZON)
+    if own is None:
+        return Finding(
+            topic, "ok", f"{source.horizon} steps, as asked for; the task states none", _h(source.horizon)
+        ), source
+    if source.horizon is None:
+        return Finding(topic, "ok", f"{own} steps, the task's own", _h(own)), source
+    if source.horizon > own:
+        says = f"{source.horizon} steps were asked for, but the task cuts its episodes after {own} itself"
+        return Finding(topic, "problem", says, _h(own)), dataclasses.replace(source, horizon=None)
+    return Finding(
+        topic, "ok", f"{source.horizon} steps, as asked for; the task's own are {own}", _h(source.horizon)
+    ), source
+
+
+def _h(horizon: int | None) -> dict[str, Any]:
+    return {"horizon": horizon}
+
+
+def _spaces(task: TaskSpec) -> str:
+    rescaled = "" if _is_choice(task.action) else ", rescaled from [-1, 1]"
+    return f"an observation is {_in_words(task.observation)}; an action is {_in_words(task.action)}{rescaled}"
+
+
+def _in_words(space: Box | Discrete) -> str:
+    size = _size(space)
+    return f"one of {size}" if _is_choice(space) else f"{size} number{'s' if size > 1 else ''}"
+
+
+def _gymnasium_checker(source: EnvSource) -> Finding:
+    """Gymnasium's own checker, with what it prints collected instead."""
+    from gymnasium.utils.env_checker import check_env
+
+    env = make_environment(source.env_id, source.kwargs, source.module, source.factory)
+    if all(layer is env.unwrapped or type(layer).__name__ in PLAIN_WRAPPERS for layer in layers(env)):
+        env = env.unwrapped
+    objection = None
+    silence = io.StringIO()
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(silence):
+        warnings.simplefilter("always")
+        try:
+            with contextlib.redirect_stderr(silence), models_loaded_quietly():
+                check_env(env, skip_render_check=True)
+        except Exception as error:
+            objection = one_line(error) or type(error).__name__
+    with contextlib.suppress(Exception):
+        env.close()
+    said = list(dict.fromkeys(_plain(str(warning.message)) for warning in caught))
+    warned = [text for text in said if not any(part in text for part in HARMLESS)]
+    data = {"objection": objection, "warnings": said}
+    if objection is not None:
+        says = f"Gymnasium's own checker objects: {objection}"
+        return Finding("Gymnasium", "note", f"{says} (other libraries may refuse the environment for it)", data)
+    if warned:
+        return Finding("Gymnasium", "note", f"Gymnasium's own checker warns: {'; '.join(warned)}", data)
+    return Finding("Gymnasium", "ok", "Gymnasium's own checker has no objections", data)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).removeprefix("WARN: ").split())
+
+
+def _what_was_seen(source: EnvSource, task: TaskSpec, trials: list[Trial], steps: int) -> Iterator[Finding]:
+    failure = trials[-1].failure
+    if failure is not None:
+        yield Finding("steps", "problem", f"{failure}; training would stop there, so mend the environment first")
+    if not any(trial.steps for trial in trials):
+        return
+    yield _density(trials)
+    yield _reward_scale(trials)
+    if not _is_choice(task.observation):
+        yield _observation_scale(trials)
+    yield _success(source, trials)
+    yield _endings(trials)
+    if failure is None:
+        yield _determinism(source, steps)
+    yield _speed(trials)
+
+
+def _density(trials: list[Trial]) -> Finding:
+    rewards = np.concatenate([trial.rewards for trial in trials])
+    shares = {trial.acting: trial.nonzero for trial in trials}
+    data = {"nonzero": shares, "steps": len(rewards)}
+    seen = ", ".join(f"{share:.1%} of the steps with {acting} actions" for acting, share in shares.items())
+    if not rewards.any():
+        says = f"sparse: no reward at all in {len(rewards):,} steps, so all depends on exploration"
+        return Finding("reward", "note", says, {**data, "kind": "none seen"})
+    if (rewards == rewards[0]).all():
+        says = f"the same reward ({rewards[0]:g}) in every step: only how long an episode lasts tells good from bad"
+        return Finding("reward", "note", says, {**data, "kind": "constant"})
+    kind = "sparse" if max(shares.values()) <= SPARSE else "dense"
+    return Finding("reward", "ok", f"{kind}: rewarded are {seen}", {**data, "kind": kind})
+
+
+def _reward_scale(trials: list[Trial]) -> Finding:
+    rewards = np.concatenate([trial.rewards for trial in trials])
+    paid = rewards[rewards != 0]
+    data = {"low": rewards.min(), "mean": rewards.mean(), "high": rewards.max(), "deviation": rewards.std()}
+    data = {name: float(value) for name, value in data.items()}
+    if paid.size == 0:
+        return Finding("reward scale", "note", "unknown, since no reward was seen", {**data, "rms": None})
+    rms = float(np.sqrt(np.mean(np.square(paid))))
+    span = f"from {rewards.min():.3g} to {rewards.max():.3g}, typically {rms:.3g}"
+    if REWARD_RANGE[0] <= rms <= REWARD_RANGE[1]:
+        return Finding("reward scale", "ok", span, {**data, "rms": rms})
+    says = f"{span}: bring it near 1 with gymnasium.wrappers.TransformReward, the default learning rates expect that"
+    return Finding("reward scale", "note", says, {**data, "rms": rms})
+
+
+def _observation_scale(trials: list[Trial]) -> Finding:
+    scales = observation_scales(np.stack([row for trial in trials for row in trial.observations]))
+    data = {"dimensions": [asdict(scale) for scale in scales]}
+    still = [index for index, scale in enumerate(scales) if scale.still]
+    if len(still) == len(scales):
+        return Finding("observations", "note", "nothing ever changed: is there anything to learn from?", data)
+    reasons = _uneven({index: scale for index, scale in enumerate(scales) if not scale.still and not scale.switch})
+    never = f"never changed: dimension{'s' if len(still) > 1 else ''} {_shortly(still)}" if still else ""
+    if reasons:
+        says = f"{', '.join(reasons)}: --normalise-observations is advised{'; ' if still else ''}{never}"
+        return Finding("observations", "note", says, data)
+    return Finding("observations", "note" if still else "ok", never or "all dimensions are of a fair size", data)
+
+
+def _uneven(scales: dict[int, Scale]) -> list[str]:
+    """What speaks for normalising these dimensions; switches between 0 and 1 are best left as they are."""
+    if not scales:
+        return []
+    spread = {index: scale.deviation for index, scale in scales.items()}
+    widest, narrowest = max(spread, key=spread.__getitem__), min(spread, key=spread.__getitem__)
+    largest = max(scales, key=lambda index: _largest(scales[index]))
+    reasons = []
+    if spread[widest] > UNEVEN * spread[narrowest]:
+        reasons.append(
+            f"dimension {widest} spreads by {spread[widest]:.3g}, dimension {narrowest} by {spread[narrowest]:.3g}"
+        )
+    elif spread[narrowest] < NARROW:
+        reasons.append(f"dimension {narrowest} spreads by {spread[narrowest]:.3g} only")
+    if _largest(scales[largest]) > FAR_FROM_ONE:
+        reasons.append(f"dimension {largest} is {scales[largest].mean:.3g} +- {scales[largest].deviation:.3g}")
+    return reasons
+
+
+def _largest(scale: Scale) -> float:
+    return max(abs(scale.mean), scale.deviation)
+
+
+def _shortly(indices: list[int], longest: int = 8) -> str:
+    text = ", ".join(str(index) for index in indices[:longest])
+    return f"{text} and {len(indices) - longest} more" if len(indices) > longest else text
+
+
+def _success(source: EnvSource, trials: list[Trial]) -> Finding:
+    count = sum(trial.successes for trial in trials)
+    data = {"successes": count, "rule": source.success, "reported": any(trial.says_success for trial in trials)}
+    if source.success == "info" and not data["reported"]:
+        says = "not reported in info, so the success rate will read 0; --success terminated or --success reward may fit"
+        return Finding("success", "note", says, data)
+    rule = {"info": "info reports it", "terminated": "ending by itself counts", "reward": "reward > 0 counts"}
+    return Finding("success", "ok", f"{rule[source.success]}; seen {count} times", data)
+
+
+def _endings(trials: list[Trial]) -> Finding:
+    ended, cut = sum(trial.terminated for trial in trials), sum(trial.truncated for trial in trials)
+    lengths = [length for trial in trials for length in trial.lengths]
+    data = {"terminated": ended, "truncated": cut, "mean_length": float(np.mean(lengths)) if lengths else None}
+    if not lengths:
+        steps = sum(trial.steps for trial in trials)
+        return Finding(
+            "endings", "ok", f"no episode came to an end in {steps:,} steps; look again with more --steps", data
+        )
+    mean = f"{np.mean(lengths):.0f} steps on average"
+    if ended == 0:
+        return Finding("endings", "ok", f"no episode ended by itself, all {cut} were cut at the limit ({mean})", data)
+    return Finding("endings", "ok", f"{ended} of {ended + cut} episodes ended by themselves ({mean})", data)
+
+
+def _determinism(source: EnvSource, steps: int) -> Finding:
+    try:
+        found = find_difference(source, steps)
+    except TaskFailure as failure:
+        return Finding("deterministic", "problem", str(failure))
+    if found is None:
+        says = "the same seed and actions led to the same steps, in a second environment and after other episodes"
+        return Finding("deterministic", "ok", f"yes: {says}", {"deterministic": True})
+    says = (
+        f"no: with the same seed and actions {found.what}, in {found.again} (seed {found.seed}, step {found.step}); "
+        "training works, but a run that stops cannot be resumed exactly"
+    )
+    return Finding("deterministic", "note", says, {"deterministic": False, **asdict(found)})
+
+
+def _speed(trials: list[Trial]) -> Finding:
+    seconds, resets = sum(trial.step_seconds for trial in trials), sum(trial.resets for trial in trials)
+    rate = sum(trial.steps for trial in trials) / max(seconds, 1e-9)
+    reset = sum(trial.reset_seconds for trial in trials) / max(resets, 1)
+    data = {"steps_per_second": rate, "reset_seconds": reset}
+    says = f"{rate:,.0f} steps/s, {1000 * reset:.3g} ms for a reset"
+    if rate < SLOW:
+        return Finding("speed", "note", f"{says}: for several runs side by side use --env-workers", data)
+    return Finding("speed", "ok", says, data)
+
+
+def _memory(task: TaskSpec) -> Finding:
+    """A row of the replay holds two observations, the action, the reward and how it ended."""
+    numbers = 2 * _numbers(task.observation) + _numbers(task.action) + 2
+    total = numbers * 4 * REPLAY
+    says = f"{total / 2**20:,.0f} MiB for a replay of {REPLAY:,} transitions, for each run"
+    if total > 4 * 2**30:
+        return Finding("memory", "note", f"{says}; --capacity lowers it", {"replay_bytes": total})
+    return Finding("memory", "ok", says, {"replay_bytes": total})
+
+
+def _is_choice(space: Box | Discrete) -> bool:
+    return hasattr(space, "n")
+
+
+def _size(space: Any) -> int:
+    return int(space.n if _is_choice(space) else space.size)
+
+
+def _numbers(space: Any) -> int:
+    return 1 if _is_choice(space) else int(space.size)

@@ -1,0 +1,63 @@
+"""An environment's own spaces as plain data, so that a saved agent can take its observations and give its actions
+without the environment, or Gymnasium, being there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyper_rl.envs.action_writer import ChoiceWriter, VectorWriter, Writer
+from hyper_rl.envs.base import Box, Discrete, TaskSpec
+from hyper_rl.envs.observation_reader import ChoiceReader, Reader, VectorReader
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+
+def spaces_to_json(observation: Space[Any], action: Space[Any]) -> dict[str, Any]:
+    """A nest of spaces has no short description: its agents take the flattened vector."""
+    from gymnasium import spaces
+
+    seen: dict[str, Any] | None = None
+    if isinstance(observation, spaces.Box):
+        seen = {"shape": list(observation.shape)}
+    elif isinstance(observation, spaces.Discrete):
+        seen = {"n": int(observation.n), "start": int(observation.start)}
+    if isinstance(action, spaces.Discrete):
+        return {"observation": seen, "action": {"n": int(action.n), "start": int(action.start)}}
+    assert isinstance(action, spaces.Box)
+    low, high = (np.asarray(bound, np.float64).ravel().tolist() for bound in (action.low, action.high))
+    done = {"low": low, "high": high, "shape": list(action.shape), "dtype": str(action.dtype)}
+    return {"observation": seen, "action": done}
+
+
+def spaces_of_task(spec: TaskSpec) -> dict[str, Any]:
+    """The same for a JAX task."""
+    seen: dict[str, Any] = {"shape": [spec.observation.size]} if isinstance(spec.observation, Box) else {}
+    if isinstance(spec.observation, Discrete):
+        seen = {"n": spec.observation.n, "start": 0}
+    if isinstance(spec.action, Discrete):
+        return {"observation": seen, "action": {"n": spec.action.n, "start": 0}}
+    size = spec.action.size
+    low, high = [spec.action.low] * size, [spec.action.high] * size
+    return {"observation": seen, "action": {"low": low, "high": high, "shape": [size], "dtype": "float32"}}
+
+
+def reader_from_json(data: Mapping[str, Any] | None, size: int) -> tuple[Reader, int]:
+    """How to read one observation, and how many axes it has (a batch has one more)."""
+    if data is None:
+        return VectorReader((size,)), 1
+    if "n" in data:
+        return ChoiceReader(data["n"], data["start"]), 0
+    return VectorReader(tuple(data["shape"])), len(data["shape"])
+
+
+def writer_from_json(data: Mapping[str, Any]) -> Writer:
+    if "n" in data:
+        return ChoiceWriter(data["n"], data["start"])
+    shape = tuple(data["shape"])
+    bounds = {name: np.array(data[name], np.float64).reshape(shape) for name in ("low", "high")}
+    return VectorWriter(SimpleNamespace(**bounds, shape=shape, dtype=np.dtype(data["dtype"])))

@@ -1,0 +1,246 @@
+"""From what a person sets to a configuration with every number written out.
+
+The command and the agent objects both come through here, so that a default means the same at either door.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+
+from hyper_rl.bonuses.registry import BONUSES
+from hyper_rl.config import Config, options_of, suggest_capacity
+from hyper_rl.envs.base import Box, Discrete, TaskSpec
+from hyper_rl.envs.host_env import EnvSource
+from hyper_rl.envs.host_task import spec_to_json
+from hyper_rl.envs.observation_reader import Reader, read_observations
+from hyper_rl.envs.registry import TaskEntry, find_task, is_gymnasium_id
+from hyper_rl.envs.space_json import spaces_to_json
+from hyper_rl.errors import UserError, require_choice, require_count, require_probability
+from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.methods.policies import METHODS
+from hyper_rl.presets import Preset, find_preset
+from hyper_rl.types import precision
+
+BACKENDS = ("jax", "mujoco", "gymnasium")
+"""'mujoco' and 'gymnasium' are two names for the same thing: the task as a real environment."""
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """A task, the environments behind it where it is not a JAX task, and what learners see of it."""
+
+    name: str
+    entry: TaskEntry
+    spec: TaskSpec
+    horizon: int
+    options: Mapping[str, Any]
+    source: EnvSource | None
+    spaces: Mapping[str, Any] | None = None
+    """The environment's own spaces, as plain data."""
+    reader: Reader | None = None
+    """Takes its observations apart."""
+
+    @property
+    def host(self) -> dict[str, Any] | None:
+        """What the configuration keeps of the environments."""
+        if self.source is None:
+            return None
+        return {
+            "env_id": self.source.env_id,
+            "module": self.source.module,
+            "horizon": self.source.horizon,
+            "success": self.source.success,
+            "spec": spec_to_json(self.spec, self.horizon),
+            "spaces": self.spaces,
+        }
+
+
+def choose_task(
+    name: str,
+    *,
+    backend: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    horizon: int | None = None,
+    env_module: str | None = None,
+    success: str | None = None,
+) -> TaskChoice:
+    """Look the task up and, for a Gymnasium environment, make one to see what it is like."""
+    if horizon is not None:
+        require_count("horizon", horizon)
+    # An own module may register an id in any form; otherwise a name must be ours or look like an id.
+    entry = find_task(name) if env_module is None or is_gymnasium_id(name) else _any_id(name)
+    if backend is not None:
+        require_choice("backend", backend, BACKENDS)
+    on_host = backend in ("mujoco", "gymnasium") or (backend is None and entry.make is None)
+    options = dict(options or {})
+    if not on_host:
+        if entry.make is None:
+            raise UserError(f"backend: got {backend!r}, but {name} is only a Gymnasium environment; use 'mujoco'")
+        for field_name, value in (("env_module", env_module), ("success", success)):
+            if value is not None:
+                raise UserError(f"{field_name}: got {value!r}, must be left out for the JAX task {name}")
+        if horizon is not None:
+            options["horizon"] = horizon
+        task = _make(name, entry, options)
+        return TaskChoice(name, entry, task.spec, int(task.horizon), options, None)
+    if entry.gym_id is None:
+        raise UserError(f"backend: got {backend!r}, but {name} exists only as a JAX task")
+    source = EnvSource(entry.gym_id, options, env_module, horizon=horizon, success=success or "info")  # type: ignore[arg-type]
+    return choose_environment(name, source, entry)
+
+
+def choose_environment(name: str, source: EnvSource, entry: TaskEntry | None = None) -> TaskChoice:
+    """The environments themselves: one is made, looked at and closed."""
+    env = source.make()
+    try:
+        seen = env.spec
+        spaces = spaces_to_json(env.env.observation_space, env.env.action_space)
+        reader = read_observations(env.env.observation_space)
+    finally:
+        env.close()
+    entry = entry or _any_id(name)
+    return TaskChoice(name, entry, seen.task, seen.horizon, dict(source.kwargs), source, spaces, reader)
+
+
+def _any_id(name: str) -> TaskEntry:
+    return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
+
+
+def _make(name: str, entry: TaskEntry, options: Mapping[str, Any]) -> Any:
+    assert entry.make is not None
+    try:
+        return entry.make(**options)
+    except TypeError as error:
+        raise UserError(f"env: options {sorted(options)} do not fit {name}: {error}") from None
+
+
+def fitting_learner(choice: TaskChoice) -> str:
+    """What a task is learned with when nobody says."""
+    if choice.entry.learner:
+        return choice.entry.learner
+    if isinstance(choice.spec.action, Box):
+        return "td3"
+    return "tabular_q" if isinstance(choice.spec.observation, Discrete) else "dqn"
+
+
+def fitting_bonus(learner: str) -> str:
+    return {"td3": "disagreement", "sac": "disagreement", "tabular_q": "counts"}.get(learner, "rnd")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be set. None: the preset's value, or what fits the task."""
+
+    choice: TaskChoice
+    learner: eqx.Module
+    bonus: eqx.Module | None
+    method: str = "hyper"
+    preset: str = "robust"
+    betas: tuple[float, ...] = (1.0,)
+    seeds: tuple[int, ...] = (0,)
+    steps: int | None = None
+    warmup: int | None = None
+    eval_every: int = 5_000
+    eval_episodes: int = 10
+    p_start: float | None = None
+    p_end: str | float | None = None
+    lengths: str = "bounded"
+    bonus_scale: str | None = None
+    reward_scale: str | None = None
+    capacity: int | None = None
+    normalise_observations: bool = False
+    train_every: int | None = None
+    gradient_steps: int = 1
+
+    def config(self) -> Config:
+        """Every number written out and checked."""
+        require_choice("method", self.method, METHODS)
+        learner_name = LEARNERS.name_of(self.learner)
+        preset = find_preset(self.preset, learner_name)
+        deep = learner_name != "tabular_q"
+        steps = self.steps if self.steps is not None else self.choice.entry.steps
+        require_count("steps", steps)
+        horizon = self.choice.horizon
+        p_start = self.p_start if self.p_start is not None else 1 - self.learner.gamma  # type: ignore[attr-defined]
+        p_end = parse_p_end(self.p_end, horizon, preset.p_end if deep else "1/H")
+        require_probability("p_start", p_start)
+        require_probability("p_end", p_end)
+        warmup = self.warmup if self.warmup is not None else default_warmup(preset, steps) if deep else 0
+        needs_replay = self.learner.batch_size > 0  # type: ignore[attr-defined]
+        capacity = self.capacity if self.capacity is not None else suggest_capacity(steps) if needs_replay else 1
+        config = Config(
+            task=self.choice.name,
+            method=self.method,
+            learner=learner_name,
+            bonus="none" if self.bonus is None else BONUSES.name_of(self.bonus),
+            preset=self.preset,
+            betas=tuple(float(beta) for beta in self.betas),
+            seeds=self.seeds,
+            steps=steps,
+            schedule_steps=steps,
+            warmup=warmup,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            p_start=float(p_start),
+            p_end=float(p_end),
+            lengths=self.lengths,
+            bonus_scale=self.bonus_scale or preset.bonus_scale,
+            reward_scale=self.reward_scale or preset.reward_scale,
+            capacity=capacity,
+            task_options=dict(self.choice.options),
+            learner_options=options_of(greedy_unless_alone(self.learner, self.method)),
+            bonus_options={} if self.bonus is None else options_of(self.bonus),
+            host=self.choice.host,
+            normalise_observations=self.normalise_observations,
+            train_every=self.train_every if self.train_every is not None else preset.train_every if deep else 1,
+            gradient_steps=self.gradient_steps,
+            precision=precision(),
+        )
+        config.check()
+        return config
+
+
+def greedy_unless_alone(learner: eqx.Module, method: str) -> eqx.Module:
+    """Random actions of the learner's own are for a learner alone; with an explorer beside it, it acts greedily."""
+    names = {f.name for f in dataclasses.fields(learner)}
+    if method == "exploit" or not {"epsilon_start", "epsilon_end"} <= names:
+        return learner
+    return type(learner)(**{**options_of(learner), "epsilon_start": 0.0, "epsilon_end": 0.0})
+
+
+def default_warmup(preset: Preset, steps: int) -> int:
+    """The preset's, but never more than its share of a short budget."""
+    return min(preset.warmup, int(preset.warmup_share * steps))
+
+
+def parse_p_end(value: str | float | None, horizon: int, default: str | float) -> float:
+    value = default if value is None else value
+    if isinstance(value, str) and value.replace(" ", "").upper() == "1/H":
+        return 1 / horizon
+    try:
+        return float(value)
+    except ValueError:
+        raise UserError(f"p_end: got {value!r}, must be a probability in (0, 1] or 1/H") from None
+
+
+def make_parts(
+    choice: TaskChoice, preset: str, method: str, learner: str | None, bonus: str | None
+) -> tuple[eqx.Module, eqx.Module | None]:
+    """Learner and bonus by name, as the preset sets them."""
+    require_choice("method", method, METHODS)
+    learner_name = learner or fitting_learner(choice)
+    require_choice("learner", learner_name, LEARNERS)
+    chosen = find_preset(preset, learner_name)
+    bonus_name = bonus or fitting_bonus(learner_name)
+    require_choice("bonus", bonus_name, BONUSES)
+    if method == "exploit" and bonus is not None:
+        raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
+    made = chosen.learners[learner_name] if learner_name in chosen.learners else LEARNERS[learner_name]()
+    if method == "exploit":
+        return made, None
+    return made, chosen.bonuses[bonus_name] if bonus_name in chosen.bonuses else BONUSES[bonus_name]()

@@ -1,0 +1,259 @@
+"""The loop around real Gymnasium environments: the functions of the device loop, one compiled call per step.
+
+R runs step R environments in lock step, each reset by us with a seed that comes from (run seed, episode number). One
+call absorbs what the environments answered at step t, learns, and chooses the actions of step t + 1, so that the host
+pays for a single dispatch; its arguments are flat lists of arrays, because taking a tree of modules apart in Python
+would cost more than the call.
+
+A checkpoint also holds the actions and observations of the episodes in progress. Resuming resets the environments with
+the same seeds, repeats those actions and compares every observation: what an environment that is deterministic given
+its seed cannot tell from never having stopped, and what one that is not cannot hide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from hyper_rl.envs.base import Discrete, TaskSpec
+from hyper_rl.envs.host_env import EnvSource
+from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
+from hyper_rl.training.evaluation import Judgement
+from hyper_rl.training.host_episodes import CurrentEpisodes, SeedBook
+from hyper_rl.training.host_evaluation import HostJudge
+from hyper_rl.training.loop import Stored, pack, unpack
+from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
+from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose
+from hyper_rl.types import Transition
+
+FLAGS = 5
+"""Columns of a message after the two observations: reward, terminated, truncated, success, cell."""
+
+
+class HostRuns(NamedTuple):
+    """All runs, and what they have chosen to do next."""
+
+    runs: RunState
+    choice: Choice
+
+
+def pack_step(spec: TaskSpec, answer: PoolStep, dtype: Any) -> np.ndarray:
+    """What the environments answered as one array, because one transfer is cheaper than seven."""
+    flags = (answer.reward, answer.terminated, answer.truncated, answer.success, answer.cell)
+    columns = [answer.next_observation, answer.observation, *flags]
+    width = 1 if isinstance(spec.observation, Discrete) else spec.observation.size
+    message = np.empty((len(answer.reward), 2 * width + FLAGS), dtype)
+    used = 0
+    for column in columns:
+        block = column.reshape(len(column), -1)
+        message[:, used : used + block.shape[1]] = block
+        used += block.shape[1]
+    return message
+
+
+def unpack_step(spec: TaskSpec, message: Float[Array, " width"]) -> tuple[Array, Array, Float[Array, " flags"]]:
+    """(next observation, observation to act on, flags) of one run."""
+    width = (message.shape[0] - FLAGS) // 2
+    before, after = message[:width], message[width : 2 * width]
+    if isinstance(spec.observation, Discrete):
+        before, after = before[0].astype(jnp.int32), after[0].astype(jnp.int32)
+    return before, after, message[2 * width :]
+
+
+def host_step(
+    program: Program,
+    state: RunState,
+    choice: Choice,
+    message: Float[Array, " width"],
+    step: Int[Array, ""],
+    warmup: Int[Array, ""],
+    *,
+    learn: bool,
+    act: bool,
+) -> HostRuns:
+    """One run: absorb the answer to `choice` at `step`, then choose for the next one (`act`: no longer warm-up)."""
+    next_observation, observation, flags = unpack_step(program.spec, message)
+    terminated, truncated, success = (flags[i] > 0.5 for i in (1, 2, 3))
+    newest = Transition(state.env, choice.action, flags[0], next_observation, terminated)
+    outcome = Outcome(newest, truncated & ~terminated, success, flags[4].astype(jnp.int32), choice.repositioning)
+    keys = StepKeys.at(program, step)
+    state = absorb(program, state, outcome, observation, keys, step, warmup, learn=learn)
+    return HostRuns(state, choose(program, state, observation, StepKeys.at(program, step + 1).act, learn=act))
+
+
+def begin(program: Program, observation: Array, cell: Int[Array, ""], *, act: bool) -> HostRuns:
+    """One run before its first step."""
+    state = init_run_from(program, observation, cell)
+    return HostRuns(state, choose(program, state, observation, StepKeys.at(program, _int(0)).act, learn=act))
+
+
+def restart(program: Program, state: RunState, observation: Array, step: Int[Array, ""], *, act: bool) -> HostRuns:
+    """One run whose next episode begins, at `step`, without the last one having ended."""
+    episode = start_episode(program, state.episode.number + 1, step)
+    state = state._replace(env=observation, episode=episode)
+    return HostRuns(state, choose(program, state, observation, StepKeys.at(program, step).act, learn=act))
+
+
+class HostLoop:
+    """Runs of a Gymnasium environment."""
+
+    def __init__(self, program: Program, source: EnvSource, warmup: int, *, workers: int = 0) -> None:
+        self.program, self._source, self._warmup, self._workers = program, source, warmup, workers
+        self._count = int(program.budget.shape[0])
+        self._spec, self._horizon = program.spec, int(np.asarray(program.task.horizon).max())
+        self._program_leaves, self._program_tree = jax.tree.flatten(program)
+        self._seeds = SeedBook(program)
+        self._dtype = np.dtype(jnp.zeros((), float).dtype)
+        self._pool: EnvPool | None = None
+        self._judge: HostJudge | None = None
+        self._leaves: list[Array] = []
+        self._tree: Any = None
+        self._actions = np.zeros(0)
+        self._episodes = CurrentEpisodes(self._count)
+        self._calls: dict[tuple[bool, bool], Callable[..., tuple[list[Array], Array]]] = {}
+
+    @property
+    def state(self) -> RunState:
+        self._begin_if_new()
+        return self._whole().runs
+
+    def advance(self, first: int, last: int) -> None:
+        self._begin_if_new()
+        assert self._pool is not None
+        warmup = jnp.asarray(self._warmup, jnp.int32)
+        for step in range(first, last):
+            episodes = self._episodes
+            final = episodes.steps + 1 >= self._horizon
+            answer = self._pool.step(self._actions, final, self._seeds.of(episodes.numbers + 1))
+            message = pack_step(self._spec, answer, self._dtype)
+            episodes.note(self._actions, answer)
+            call = self._call(learn=step >= self._warmup, act=step + 1 >= self._warmup)
+            self._leaves, action = call(self._program_leaves, self._leaves, message, np.int32(step), warmup)
+            self._actions = np.asarray(action)
+
+    def judge(self, index: int, episodes: int) -> Judgement:
+        if self._judge is None:
+            self._judge = HostJudge(self._source, self._spec, self._horizon, workers=self._workers)
+        return self._judge.evaluate(self.program, self.state, index, episodes)
+
+    def change(self, edit: Callable[[RunState], RunState]) -> None:
+        whole = self._whole()
+        self._hold(whole._replace(runs=edit(whole.runs)))
+
+    def adopt(self, program: Program, step: int) -> None:
+        whole = self._whole()
+        self._hold(whole._replace(runs=unpack(program, pack(self.program, whole.runs, step))))
+        self.program = program
+        self._program_leaves, self._program_tree = jax.tree.flatten(program)
+        self._seeds = SeedBook(program)
+        self._calls = {}
+
+    def change_source(self, source: EnvSource, step: int) -> None:
+        """Other environments of the same kind, each beginning its run's next episode."""
+        self.close()
+        self._source = source
+        numbers = self._episodes.numbers + 1
+        observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
+        self._episodes.numbers = numbers
+        self._episodes.begin(range(self._count), observations)
+        device = _as_device(self._spec, observations, self._dtype)
+        self._hold(_restart_all(self.program, self._whole().runs, device, _int(step), act=step >= self._warmup))
+        self._actions = np.asarray(self._whole().choice.action)
+
+    def store(self, step: int) -> Stored:
+        self._begin_if_new()
+        whole = self._whole()
+        return Stored(whole._replace(runs=pack(self.program, whole.runs, step)), self._episodes.as_arrays())
+
+    def template(self, step: int) -> Any:
+        shapes = jax.eval_shape(partial(_begin_all, act=False), self.program, *self._first_shapes())
+        return jax.eval_shape(lambda whole: whole._replace(runs=pack(self.program, whole.runs, step)), shapes)
+
+    def restore(self, stored: Stored, step: int) -> None:
+        whole: HostRuns = stored.tree
+        choice = jax.tree.map(jnp.asarray, whole.choice)
+        self._hold(HostRuns(unpack(self.program, whole.runs), choice))
+        self._actions = np.asarray(choice.action)
+        pool = self._open_pool()
+        numbers = np.asarray(whole.runs.episode.number)
+        self._episodes = CurrentEpisodes.repeat(
+            pool, self._source.env_id, numbers, self._seeds.of(numbers), self._seeds.of(numbers + 1), stored.extra
+        )
+
+    def close(self) -> None:
+        for part in (self._pool, self._judge):
+            if part is not None:
+                part.close()
+        self._pool = self._judge = None
+
+    def _open_pool(self) -> EnvPool:
+        if self._pool is None:
+            self._pool = open_pool(self._source, self._count, self._workers)
+        return self._pool
+
+    def _begin_if_new(self) -> None:
+        if self._leaves:
+            return
+        numbers = np.zeros(self._count, np.int64)
+        observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
+        self._episodes.begin(range(self._count), observations)
+        cells = np.asarray(self._open_pool().cells, np.int32)
+        device = _as_device(self._spec, observations, self._dtype)
+        self._hold(_begin_all(self.program, device, jnp.asarray(cells), act=self._warmup == 0))
+        self._actions = np.asarray(self._whole().choice.action)
+
+    def _first_shapes(self) -> Sequence[Any]:
+        shape = () if isinstance(self._spec.observation, Discrete) else (self._spec.observation.size,)
+        dtype = np.dtype(np.int32) if isinstance(self._spec.observation, Discrete) else self._dtype
+        observation = jax.ShapeDtypeStruct((self._count, *shape), dtype)
+        return observation, jax.ShapeDtypeStruct((self._count,), np.dtype(np.int32))
+
+    def _hold(self, whole: HostRuns) -> None:
+        self._leaves, self._tree = jax.tree.flatten(whole)
+
+    def _whole(self) -> HostRuns:
+        whole: HostRuns = jax.tree.unflatten(self._tree, self._leaves)
+        return whole
+
+    def _call(self, *, learn: bool, act: bool) -> Callable[..., tuple[list[Array], Array]]:
+        """The compiled step for this stage of training."""
+        if (learn, act) not in self._calls:
+            program_tree, tree = self._program_tree, self._tree
+
+            def call(
+                program_leaves: list[Array], leaves: list[Array], message: Array, step: Array, warmup: Array
+            ) -> tuple[list[Array], Array]:
+                program: Program = jax.tree.unflatten(program_tree, program_leaves)
+                whole: HostRuns = jax.tree.unflatten(tree, leaves)
+                mapped = jax.vmap(partial(host_step, learn=learn, act=act), in_axes=(0, 0, 0, 0, None, None))
+                whole = mapped(program, whole.runs, whole.choice, message, step, warmup)
+                return jax.tree.leaves(whole), whole.choice.action
+
+            self._calls[learn, act] = jax.jit(call, donate_argnums=(1,))
+        return self._calls[learn, act]
+
+
+@partial(jax.jit, static_argnames=("act",))
+def _begin_all(program: Program, observations: Array, cells: Int[Array, " runs"], *, act: bool) -> HostRuns:
+    return jax.vmap(partial(begin, act=act))(program, observations, cells)
+
+
+@partial(jax.jit, static_argnames=("act",))
+def _restart_all(
+    program: Program, state: RunState, observations: Array, step: Int[Array, ""], *, act: bool
+) -> HostRuns:
+    return jax.vmap(partial(restart, act=act), in_axes=(0, 0, 0, None))(program, state, observations, step)
+
+
+def _as_device(spec: TaskSpec, observations: np.ndarray, dtype: Any) -> Array:
+    return jnp.asarray(observations, jnp.int32 if isinstance(spec.observation, Discrete) else dtype)
+
+
+def _int(value: int) -> Int[Array, ""]:
+    return jnp.asarray(value, jnp.int32)

@@ -1,0 +1,80 @@
+"""What a training loop is: it owns the state of the runs, moves it on and has it judged.
+
+`DeviceLoop` does so for JAX tasks inside one compiled program, `HostLoop` around real Gymnasium environments. Whoever
+drives a loop (the trainer, an agent object) need not know which it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hyper_rl.training.evaluation import Judgement
+from hyper_rl.training.program import Program, RunState
+
+Extra = Mapping[str, np.ndarray]
+"""Arrays of a checkpoint whose shapes nobody knows beforehand, by name."""
+
+
+class Stored(NamedTuple):
+    """What a checkpoint holds of a loop."""
+
+    tree: Any
+    extra: Extra
+
+
+class Loop(Protocol):
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def state(self) -> RunState:
+        """All runs, as they stand."""
+        ...
+
+    def advance(self, first: int, last: int) -> None:
+        """All runs from step `first` up to, but not including, step `last`; finished when it returns."""
+        ...
+
+    def judge(self, index: int, episodes: int) -> Judgement:
+        """Evaluation number `index`. It changes nothing."""
+        ...
+
+    def change(self, edit: Callable[[RunState], RunState]) -> None:
+        """Replace the state, between steps."""
+        ...
+
+    def adopt(self, program: Program, step: int) -> None:
+        """Go on under a program that differs in its numbers and in the size of its replay only, which may grow."""
+        ...
+
+    def store(self, step: int) -> Stored: ...
+
+    def template(self, step: int) -> Any:
+        """The shapes of `store(step).tree`."""
+        ...
+
+    def restore(self, stored: Stored, step: int) -> None:
+        """Go on from what was stored."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def pack(program: Program, state: RunState, step: int) -> RunState:
+    """The state as it is stored: the replay without its unused end."""
+    if state.replay is None:
+        return state
+    return state._replace(replay=state.replay[:, : min(step, program.capacity)])
+
+
+def unpack(program: Program, stored: RunState) -> RunState:
+    state = jax.tree.map(jnp.asarray, stored)
+    if state.replay is None:
+        return state
+    missing = program.capacity - state.replay.shape[1]
+    return state._replace(replay=jnp.pad(state.replay, ((0, 0), (0, missing), (0, 0))))

@@ -1,0 +1,75 @@
+"""Training in chunks of about a second, with evaluations at fixed steps between them.
+
+Whoever drives it (the command, an agent object) looks in between chunks: to show progress, save, stop. None of that
+has any influence on what is computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyper_rl.config import Config
+from hyper_rl.training.loop import Loop
+from hyper_rl.training.snapshot import clear_window, measure, rows
+
+CHUNK_SECONDS = 1.0
+
+Rows = list[dict[str, float]]
+
+
+@dataclass
+class Clock:
+    """Where training stands, and what it has cost."""
+
+    step: int
+    evaluations: int
+    seconds: float = 0.0
+    steps_timed: int = 0
+
+
+def train_steps(
+    config: Config,
+    loop: Loop,
+    clock: Clock,
+    *,
+    on_evaluation: Callable[[Rows], bool],
+    after_chunk: Callable[[str], bool],
+) -> bool:
+    """Train up to `config.steps`. Both callbacks answer whether to go on; the result is whether the end was reached.
+
+    `after_chunk` is given a few words about the last evaluation.
+    """
+    betas, seeds = [beta for beta, _ in config.runs], [seed for _, seed in config.runs]
+    note, chunk = "", 16
+    while clock.step < config.steps:
+        next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
+        end = min(clock.step + chunk, next_evaluation)
+        begun = time.monotonic()
+        loop.advance(clock.step, end)
+        took, done = time.monotonic() - begun, end - clock.step
+        if done == chunk:
+            # Grow towards chunks of a second; the first ones also paid for compiling.
+            chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
+        clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done
+        go_on = True
+        if clock.step == next_evaluation:
+            measured = measure(loop, clock.step, clock.evaluations, config.eval_episodes)
+            loop.change(lambda state: clear_window(loop.program, state))
+            clock.evaluations += 1
+            table = rows(measured, clock.step, betas, seeds)
+            note = f", success {np.mean([row['success'] for row in table]):.2f}" if _has_success(table) else (
+                f", return {np.mean([row['return'] for row in table]):.4g}"
+            )  # fmt: skip
+            go_on = on_evaluation(table)
+        if not (after_chunk(note) and go_on):
+            return clock.step >= config.steps
+    return True
+
+
+def _has_success(table: Rows) -> bool:
+    """Tasks without a notion of success never succeed; their return says more."""
+    return any(row["success"] > 0 or row["return"] == 0 or row["goals"] > 0 for row in table)

@@ -1,0 +1,233 @@
+"""One step of one run: `choose` an action, hand it to the task, `absorb` what it answered.
+
+The same functions serve JAX tasks (`device_loop`) and Gymnasium environments (`host_loop`). The order is the data flow
+of the package:
+
+    task -> transition -> replay -> bonus -> learners -> who acts next
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from hyper_rl.bonuses.base import BonusState
+from hyper_rl.envs.base import Box, EnvState, TaskSpec
+from hyper_rl.learners.base import LearnerState, UpdateInfo
+from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerScales
+from hyper_rl.training.program import Program, RunState, start_episode, start_key
+from hyper_rl.training.record import Totals, Window, finish_episode, take_step
+from hyper_rl.training.replay import join
+from hyper_rl.types import Transition
+
+
+class StepKeys(NamedTuple):
+    """The random numbers of one environment step of one run."""
+
+    act: PRNGKeyArray
+    env: PRNGKeyArray
+    sample: PRNGKeyArray
+    update: PRNGKeyArray
+    bonus: PRNGKeyArray
+
+    @staticmethod
+    def at(program: Program, step: Int[Array, ""]) -> StepKeys:
+        return StepKeys(*jax.random.split(jax.random.fold_in(program.streams.steps, step), 5))
+
+
+class Choice(NamedTuple):
+    """What to do next, in the learner's units, and whether it is the task policy that repositions."""
+
+    action: Shaped[Array, "..."]
+    repositioning: Bool[Array, ""]
+
+
+class Outcome(NamedTuple):
+    """What the task answered to one choice."""
+
+    transition: Transition
+    truncated: Bool[Array, ""]
+    success: Bool[Array, ""]
+    cell: Int[Array, ""]
+    repositioning: Bool[Array, ""]
+
+
+def step_run(
+    program: Program, state: RunState, step: Int[Array, ""], warmup: Int[Array, ""], *, learn: bool
+) -> RunState:
+    """One step of one run in a JAX task and, where `learn`, one update. `step` and `warmup` are shared by all runs."""
+    keys, task = StepKeys.at(program, step), program.task
+    observation = task.observe(state.env)
+    choice = choose(program, state, observation, keys.act, learn=learn)
+    result = task.step(state.env, to_task_action(program.spec, choice.action), keys.env)
+    newest = Transition(observation, choice.action, result.reward, task.observe(result.state), result.terminated)
+    truncated = ~result.terminated & (state.episode.step + 1 >= task.horizon)
+    fresh = task.reset(start_key(program, state.episode.number + 1))
+    next_env = _select(result.terminated | truncated, fresh, result.state)
+    outcome = Outcome(newest, truncated, result.success, task.cell(result.state), choice.repositioning)
+    return absorb(program, state, outcome, next_env, keys, step, warmup, learn=learn)
+
+
+def choose(
+    program: Program, state: RunState, observation: Shaped[Array, "..."], key: PRNGKeyArray, *, learn: bool
+) -> Choice:
+    """Whoever's turn it is acts. During warm-up (`learn` off) actions are uniform and nobody repositions."""
+    policies = program.policies
+    repositioning = jnp.zeros((), bool)
+    if not learn:
+        return Choice(random_action(program.spec, key), repositioning)
+    # Every role answers with the same noise; the one whose turn it is is heard.
+    answers = jax.vmap(program.learner.act, in_axes=(0, None, None))(state.learners, observation, key)
+    who = policies.acting(state.episode.step, state.episode.length)
+    if len(policies.roles) > 1:
+        repositioning = who == policies.roles.index("task")
+    return Choice(_pick(answers, who, len(policies.roles)), repositioning)
+
+
+def absorb(
+    program: Program,
+    state: RunState,
+    outcome: Outcome,
+    next_env: EnvState,
+    keys: StepKeys,
+    step: Int[Array, ""],
+    warmup: Int[Array, ""],
+    *,
+    learn: bool,
+) -> RunState:
+    """Write down what happened at `step`, store it and, where `learn`, learn. The next step begins at `next_env`."""
+    newest = outcome.transition
+    episode = take_step(state.episode, newest.reward, outcome.repositioning)
+    done = newest.terminated | outcome.truncated
+    state = state._replace(
+        learners=jax.vmap(program.learner.observe, in_axes=(0, None))(state.learners, newest),
+        bonus=program.bonus.observe(state.bonus, newest) if program.bonus is not None else None,
+        replay=program.layout.add(state.replay, newest, step) if state.replay is not None else None,
+        env=next_env,
+        episode=_select(done, start_episode(program, episode.number + 1, step + 1), episode),
+        window=finish_episode(state.window, episode, done, outcome.success, outcome.repositioning),
+        totals=Totals(
+            state.totals.goals + outcome.success.astype(jnp.int32), state.totals.visits.at[outcome.cell].add(1)
+        ),
+    )
+    if not learn:
+        return state
+    since = step + 1 - warmup
+    if program.train_every == 1:
+        return train_run(program, state, newest, keys, step, since)
+    # Only what learning changes goes through the branch: the replay is read there, never handed back.
+    part = jax.lax.cond(
+        since % program.train_every == 0,
+        lambda part: _learned(train_run(program, state._replace(**part._asdict()), newest, keys, step, since)),
+        lambda part: part,
+        _learned(state),
+    )
+    return state._replace(**part._asdict())
+
+
+class Learned(NamedTuple):
+    """The fields of a `RunState` that an update changes."""
+
+    learners: LearnerState
+    bonus: BonusState
+    scales: ExplorerScales
+    window: Window
+
+
+def _learned(state: RunState) -> Learned:
+    return Learned(state.learners, state.bonus, state.scales, state.window)
+
+
+def train_run(
+    program: Program,
+    state: RunState,
+    newest: Transition,
+    keys: StepKeys,
+    step: Int[Array, ""],
+    since: Int[Array, ""],
+) -> RunState:
+    """`gradient_steps` updates, each on a batch of its own. `since`: environment steps after warm-up."""
+    done_before = (since // program.train_every - 1) * program.gradient_steps
+
+    def one(number: Int[Array, ""], part: Learned, keys: StepKeys) -> Learned:
+        sampled = None
+        if state.replay is not None:
+            sampled = program.layout.sample(state.replay, keys.sample, program.learner.batch_size, step + 1)
+        batch = join(newest, sampled) if sampled is None or program.learner.uses_newest else sampled
+        now = state._replace(**part._asdict())
+        return _learned(improve(program, now, batch, keys.update, keys.bonus, done_before + number + 1))
+
+    if program.gradient_steps == 1:
+        part = one(jnp.zeros((), jnp.int32), _learned(state), keys)
+    else:
+
+        def body(number: Int[Array, ""], part: Learned) -> Learned:
+            return one(number, part, StepKeys(*(jax.random.fold_in(key, number) for key in keys)))
+
+        part = jax.lax.fori_loop(0, program.gradient_steps, body, _learned(state))
+    return state._replace(**part._asdict())
+
+
+def improve(
+    program: Program,
+    state: RunState,
+    batch: Transition,
+    update_key: PRNGKeyArray,
+    bonus_key: PRNGKeyArray,
+    index: Int[Array, ""],
+) -> RunState:
+    """One update of every learner and of the bonus on one batch (Algorithm 2, "Policy Improvement")."""
+    window = state.window
+    rewards = {"task": batch.reward}
+    if program.policies.explores:
+        assert program.bonus is not None
+        bonus, bonus_state, bonus_loss = program.bonus.learn(state.bonus, batch, bonus_key)
+        scales, explorer = program.explorer_reward(state.scales, batch.reward, bonus, program.learner.gamma)
+        rewards["explorer"] = explorer.rewards
+        state = state._replace(bonus=bonus_state, scales=scales)
+        window = _note_explorer(window, explorer, bonus_loss)
+    stacked = jnp.stack([rewards[role] for role in program.policies.roles])
+    update = jax.vmap(program.learner.update, in_axes=(0, None, 0, None, None))
+    learners, info = update(state.learners, batch, stacked, update_key, index)
+    return state._replace(learners=learners, window=_note_update(window, info))
+
+
+def _note_explorer(window: Window, explorer: ExplorerBatch, bonus_loss: Float[Array, ""]) -> Window:
+    return window._replace(
+        bonus_loss=window.bonus_loss + bonus_loss,
+        bonus_mean=window.bonus_mean + explorer.bonus_mean,
+        bonus_divisor=window.bonus_divisor + explorer.bonus_divisor,
+        task_share=window.task_share + explorer.task_share,
+    )
+
+
+def _note_update(window: Window, info: UpdateInfo) -> Window:
+    return window._replace(
+        updates=window.updates + 1, loss=window.loss + info.loss, actor_loss=window.actor_loss + info.actor_loss
+    )
+
+
+def random_action(spec: TaskSpec, key: PRNGKeyArray) -> Shaped[Array, "..."]:
+    """Uniform, in the learner's units."""
+    if isinstance(spec.action, Box):
+        return jax.random.uniform(key, (spec.action.size,), minval=-1.0, maxval=1.0, dtype=float)
+    return jax.random.randint(key, (), 0, spec.action.n, dtype=jnp.int32)
+
+
+def to_task_action(spec: TaskSpec, action: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """From [-1, 1] to the task's bounds; written so that bounds of -1 and 1 change nothing, to the last bit."""
+    if not isinstance(spec.action, Box):
+        return action
+    centre, half = (spec.action.low + spec.action.high) / 2, (spec.action.high - spec.action.low) / 2
+    return centre + half * action
+
+
+def _pick(answers: Shaped[Array, "roles ..."], who: Int[Array, ""], roles: int) -> Shaped[Array, "..."]:
+    return answers[0] if roles == 1 else jnp.where(who == 0, answers[0], answers[1])
+
+
+def _select(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
