@@ -25,7 +25,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("train Zzz", ("task", "'Zzz'", TASKS)),
     ("train", ("task", "missing", "hyper-rl tasks", "--resume")),
     ("train Room --method hypr", ("method", "'hypr'", "did you mean hyper?", METHODS)),
-    ("train Room --learner tabular", ("learner", "'tabular'", "did you mean tabular_q?", "known: dqn, sac, tabular_q, td3")),
+    ("train Room --learner tabular", ("learner", "'tabular'", "did you mean tabular_q?", "dqn, sac, tabular_q, td3")),
     ("train Room --bonus count", ("bonus", "'count'", "did you mean counts?", "known: counts, disagreement, icm, rnd")),
     ("train Room --preset papr", ("preset", "'papr'", "did you mean paper?", "known: minigrid, paper, robust")),
     # beta

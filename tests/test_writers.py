@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import math
-import os
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import hyper_rl
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError
 from hyper_rl.report.writers import (
@@ -24,12 +20,12 @@ from hyper_rl.report.writers import (
     NAMES,
     TAGS,
     TensorBoardWriter,
-    WandbWriter,
     check_writers,
     measured,
     open_writers,
     run_name,
 )
+from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.snapshot import COLUMNS
 
 RUNS = ((0.005, 3), (10.0, 3))
@@ -43,6 +39,15 @@ def rows(step: int, shift: float = 0.0) -> list[dict[str, float]]:
         row.update(step=step, run=run, beta=beta, seed=seed, steps_to_goal=math.nan, bonus_loss=math.nan)
         table.append(row)
     return table
+
+
+def config() -> Config:
+    return Config(
+        task="Room", method="hyper", learner="tabular_q", bonus="counts", preset="paper",
+        betas=tuple(beta for beta, _ in RUNS), seeds=(3,), steps=3000, schedule_steps=3000, warmup=0,
+        eval_every=1000, eval_episodes=1, p_start=0.01, p_end=0.01, lengths="bounded",
+        bonus_scale="none", reward_scale="none", capacity=1, learner_options={"step_size": 0.5},
+    )  # fmt: skip
 
 
 def test_every_column_of_the_curve_has_its_place_and_none_shares_it() -> None:
@@ -154,105 +159,6 @@ def test_a_writer_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# Weights & Biases
-
-OFFLINE = """
-import json, sys
-from pathlib import Path
-sys.path[:0] = sys.argv[2:]
-import test_writers as t
-from hyper_rl.report.writers import open_writers
-folder = Path(sys.argv[1])
-for steps in ((1000, 2000), (2000, 3000)):  # the second training resumes from before step 2000
-    [writer] = open_writers(["wandb"], folder, t.config())
-    for step in steps:
-        writer.write(t.rows(step))
-    writer.close()
-"""
-
-
-def config() -> Config:
-    return Config(
-        task="Room", method="hyper", learner="tabular_q", bonus="counts", preset="paper",
-        betas=tuple(beta for beta, _ in RUNS), seeds=(3,), steps=3000, schedule_steps=3000, warmup=0,
-        eval_every=1000, eval_episodes=1, p_start=0.01, p_end=0.01, lengths="bounded",
-        bonus_scale="none", reward_scale="none", capacity=1, learner_options={"step_size": 0.5},
-    )  # fmt: skip
-
-
-def wandb_records(path: Path) -> Iterator[Any]:
-    """The messages of an offline run: a short head, then a log of records cut at blocks of 32 KiB."""
-    messages: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
-
-    data, at, joined = path.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        if (left := 32768 - at % 32768) < 7:
-            at += left
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, at)
-        joined += data[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # a whole record, or the last part of one
-            yield messages.Record.FromString(joined)
-            joined = b""
-
-
-def test_wandb_offline_writes_each_run_once_and_only_where_it_was_told(tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    home, temporary, folder = tmp_path / "home", tmp_path / "tmp", tmp_path / "Room-hyper"
-    home.mkdir()
-    temporary.mkdir()
-    folder.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    told = {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false", "HOME": str(home), "TMPDIR": str(temporary)}
-    sources = [str(Path(__file__).parent), str(Path(hyper_rl.__file__).parents[1])]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", OFFLINE, str(folder), *sources],
-        env={**kept, **told}, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout, done.stderr) == ("", ""), "the terminal is the training's own"
-    assert {path.name for path in tmp_path.iterdir()} == {"home", "tmp", "Room-hyper"}
-
-    ids = json.loads((folder / "wandb" / "hyper-rl.json").read_text())["ids"]
-    assert set(ids) == {run_name(beta, seed) for beta, seed in RUNS}
-    for run, (beta, seed) in enumerate(RUNS):
-        name = run_name(beta, seed)
-        files = sorted((folder / "wandb").glob(f"offline-run-*-{ids[name]}*/run-{ids[name]}.wandb"))
-        records = [record for file in files for record in wandb_records(file)]
-        starts = [record.run for record in records if record.HasField("run")]
-        assert {(r.display_name, r.run_group, r.project) for r in starts} == {(name, "Room-hyper", "hyper-rl")}
-        given = {item.key: json.loads(item.value_json) for item in starts[0].config.update}
-        assert (given["beta"], given["seed"], given["task"]) == (beta, seed, "Room")
-        assert given["learner_options"] == {"step_size": 0.5}
-        history = [record.history for record in records if record.HasField("history")]
-        lines = [{item.nested_key[0]: json.loads(item.value_json) for item in one.item} for one in history]
-        assert [line["_step"] for line in lines] == [1000, 2000, 3000]
-        for line in lines:
-            expected = measured(rows(line["_step"])[run])
-            assert {key: line[key] for key in line if not key.startswith("_")} == pytest.approx(expected)
-
-
-def test_wandb_without_a_login_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wandb = pytest.importorskip("wandb")
-
-    def refuse(**options: Any) -> None:
-        raise wandb.errors.UsageError("No API key configured.\nUse `wandb login` to log in.")
-
-    monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(UserError, match=r"^wandb: cannot start \(No API key configured\. Use .*WANDB_MODE=offline$"):
-        WandbWriter("project", config(), "online", folder=tmp_path)
-
-
-def test_a_broken_note_about_earlier_wandb_runs_is_refused_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    note = tmp_path / "wandb" / "hyper-rl.json"
-    note.parent.mkdir()
-    note.write_text('{"ids": {}')
-    with pytest.raises(UserError, match=r"hyper-rl\.json: not readable"):
-        WandbWriter("project", config(), "offline", folder=tmp_path)
-
-
 # By name
 
 
@@ -262,6 +168,20 @@ def test_writers_are_opened_by_name(tmp_path: Path) -> None:
     writer.write(rows(1000))
     writer.close()
     assert [path.name for path in tmp_path.iterdir()] == ["tensorboard"]
+
+
+def test_a_writer_added_on_resume_gets_the_whole_curve(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start_curve()
+    for step in (1000, 2000):
+        folder.append_curve(rows(step))
+    [writer] = open_writers(["tensorboard"], tmp_path, config())
+    writer.write(rows(3000))
+    writer.close()
+    for beta, seed in RUNS:
+        shown = scalars(tmp_path / "tensorboard" / run_name(beta, seed))
+        assert [step for step, _ in shown["judged/success"]] == [1000, 2000, 3000]
+        assert "judged/steps_to_goal" not in shown
 
 
 def test_an_unknown_writer_is_refused(tmp_path: Path) -> None:

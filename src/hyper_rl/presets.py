@@ -1,8 +1,8 @@
 """The presets: what the parts are set to when nobody says otherwise.
 
 `paper` is the paper as this project reads it. `robust` (the default) keeps the method and changes what keeps an
-optimiser from following it at extreme beta: LayerNorm in the critics, forward models that learn faster and work in
-normalised units, and an explorer's reward brought to unit scale. `minigrid` has the networks and optimisers of the
+optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, forward models
+that learn faster, learners and models that see normalised observations, and an explorer's reward brought to unit scale. `minigrid` has the networks and optimisers of the
 discrete experiments (appendix A.5, which takes them from LESSON). Tables need none of that: for `tabular_q` all
 presets are the same.
 """
@@ -35,6 +35,8 @@ class Preset:
     bonuses: Mapping[str, Any]
     bonus_scale: BonusScale
     reward_scale: RewardScale
+    normalise_observations: bool = False
+    """Deep learners see vectors in units of their running deviation."""
     train_every: int = 1
     warmup: int = 25_000
     """Steps with uniform actions for deep learners,"""
@@ -64,6 +66,7 @@ ROBUST = Preset(
     ),
     bonus_scale="running-rms",
     reward_scale="running-rms",
+    normalise_observations=True,
     warmup_share=0.1,
 )
 MINIGRID = Preset(

@@ -153,7 +153,7 @@ class Settings:
     bonus_scale: str | None = None
     reward_scale: str | None = None
     capacity: int | None = None
-    normalise_observations: bool = False
+    normalise_observations: bool | None = None
     train_every: int | None = None
     gradient_steps: int = 1
 
@@ -196,13 +196,18 @@ class Settings:
             learner_options=options_of(greedy_unless_alone(self.learner, self.method)),
             bonus_options={} if self.bonus is None else options_of(self.bonus),
             host=self.choice.host,
-            normalise_observations=self.normalise_observations,
+            normalise_observations=self._normalises(preset, deep),
             train_every=self.train_every if self.train_every is not None else preset.train_every if deep else 1,
             gradient_steps=self.gradient_steps,
             precision=precision(),
         )
         config.check()
         return config
+
+    def _normalises(self, preset: Preset, deep: bool) -> bool:
+        if self.normalise_observations is not None:
+            return self.normalise_observations
+        return deep and preset.normalise_observations and isinstance(self.choice.spec.observation, Box)
 
 
 def greedy_unless_alone(learner: eqx.Module, method: str) -> eqx.Module:

@@ -89,8 +89,8 @@ class TrainOptions:
     """Environment steps between trainings; default: the preset's."""
     gradient_steps: int = 1
     """Updates of one training."""
-    normalise_observations: bool = False
-    """Learners see observations in units of their running deviation."""
+    normalise_observations: bool = True
+    """Deep learners see vectors in units of their running deviation."""
     backend: str | None = None
     """jax or mujoco: the compiled task or the real environment; default: jax where there is one."""
     env_module: str | None = None
@@ -125,7 +125,8 @@ def default_options(preset: str) -> TrainOptions:
     require_choice("preset", preset, PRESETS)
     chosen = find_preset(preset)
     groups = {name: chosen.learners[name] for name in LEARNER_GROUPS}
-    return TrainOptions(preset=preset, **groups, **{name: chosen.bonuses[name] for name in BONUS_GROUPS})
+    groups |= {name: chosen.bonuses[name] for name in BONUS_GROUPS}
+    return TrainOptions(preset=preset, normalise_observations=chosen.normalise_observations, **groups)
 
 
 def check_saving(options: TrainOptions) -> None:
@@ -166,6 +167,7 @@ def resolve(options: TrainOptions) -> Config:
     learner = options.learner or fitting_learner(choice)
     bonus = "none" if options.method == "exploit" else options.bonus or fitting_bonus(learner)
     _refuse_unused(options, learner, bonus, options.task)
+    as_preset = options.normalise_observations == find_preset(options.preset).normalise_observations
     settings = Settings(
         choice=choice,
         learner=getattr(options, learner),
@@ -184,7 +186,8 @@ def resolve(options: TrainOptions) -> Config:
         bonus_scale=options.bonus_scale,
         reward_scale=options.reward_scale,
         capacity=options.capacity,
-        normalise_observations=options.normalise_observations,
+        # The preset's own value gives way where there is nothing to normalise; another one was asked for.
+        normalise_observations=None if as_preset else options.normalise_observations,
         train_every=options.train_every,
         gradient_steps=options.gradient_steps,
     )
