@@ -11,6 +11,7 @@ are judged in the same way. Prints a table and, last, one JSON object.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import subprocess
 from dataclasses import asdict, dataclass
@@ -101,8 +102,9 @@ def keep_better(better: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(better.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, old)
 
 
-def ours(name: str, seeds: range) -> list[Result]:
+def ours(name: str, seeds: range, *, layer_norm: bool) -> list[Result]:
     case = CASES[name]
+    case = dataclasses.replace(case, learner=dataclasses.replace(case.learner, layer_norm=layer_norm))
     program = make_program(case, seeds)
     state = init_runs(program)
     judge = jax.jit(partial(evaluate, episodes=EPISODES))
@@ -123,7 +125,7 @@ def ours(name: str, seeds: range) -> list[Result]:
     totals = summarise(*fresh(program.task, program.learner, best_policies, keys)).total
     return [
         Result(
-            who="hyper-rl",
+            who="hyper-rl, layer norm" if layer_norm else "hyper-rl",
             case=name,
             seed=seed,
             best_step=int(best_step[run]),
@@ -158,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--layer-norm", action="store_true", help="normalise hidden layers, as preset robust does")
     parser.add_argument("--peer", action="store_true", help="also train the peer, one seed after another")
     parser.add_argument("--library", choices=["sb3", "sbx"], help="the peer, where not the usual one")
     parser.add_argument("--only-peer", action="store_true", help="train the peer alone")
@@ -166,7 +169,7 @@ def main() -> None:
     for name in args.cases:
         seeds = range(args.seeds)
         if not args.only_peer:
-            results += ours(name, seeds)
+            results += ours(name, seeds, layer_norm=args.layer_norm)
         if args.peer or args.only_peer:
             results += [peer(name, args.library or CASES[name].peer, seed) for seed in seeds]
     print(

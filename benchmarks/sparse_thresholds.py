@@ -1,6 +1,7 @@
 """Are the sparse locomotion tasks sparse? What agents that know nothing collect on them.
 
     python benchmarks/sparse_thresholds.py --policies random untrained held --steps 20000
+    python benchmarks/sparse_thresholds.py --tasks HalfCheetah --agent runs/HalfCheetah-exploit-paper/runs/0/agent
 
 A threshold is right when behaviour without training collects (almost) nothing, so that there is something to explore
 for, and a trained agent holds it. `measure` takes any maker of policies, so a trained agent is judged by the same
@@ -19,6 +20,7 @@ import gymnasium
 import jax
 import numpy as np
 
+import hyper_rl
 from hyper_rl.envs.gym_tasks import task_id
 from hyper_rl.envs.gym_tasks.locomotion import THRESHOLDS
 from hyper_rl.networks import make_mlp
@@ -67,6 +69,12 @@ def held(env: Any, rng: np.random.Generator) -> Policy:
         return low + (unit + 1) / 2 * (high - low)
 
     return act
+
+
+def trained(folder: str) -> PolicyMaker:
+    """A saved agent, without noise; one trained on the dense task shows whether the threshold can be held."""
+    agent = hyper_rl.load(folder)
+    return lambda env, rng: lambda observation: agent.predict(observation)[0]
 
 
 POLICIES: Mapping[str, PolicyMaker] = {"random": uniform, "untrained": untrained_actor, "held": held}
@@ -120,14 +128,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(THRESHOLDS), default=list(THRESHOLDS))
     parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
+    parser.add_argument("--agent", default=None, help="folder of a trained agent, instead of the policies")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--threshold", type=float, default=None, help="instead of each task's own")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    policies = POLICIES if args.agent is None else {"trained": trained(args.agent)}
     table = []
     for name in args.tasks:
-        for policy in args.policies:
-            found = measure(name, policy, POLICIES[policy], args.steps, args.seed, args.threshold)
+        for policy in args.policies if args.agent is None else policies:
+            found = measure(name, policy, policies[policy], args.steps, args.seed, args.threshold)
             table.append(found)
             print(
                 f"{found.task:18} {policy:10} > {found.threshold:g} m/s: reward in {found.rewarded_steps:.3%} of"

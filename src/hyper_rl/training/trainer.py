@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from hyper_rl.config import Config, build_program, check_precision
-from hyper_rl.errors import UserError
+from hyper_rl.errors import UserError, require
+from hyper_rl.report.writers import check_writers, open_writers
 from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
 from hyper_rl.training.evaluation import judged_policies
@@ -59,6 +60,7 @@ def train(
 ) -> dict[str, Any]:
     """Train all runs of `config` into the new folder `out` and return its result."""
     config.check()
+    _check_helpers(config, saving, env_workers)
     program = build_program(config)
     memory = check_fits(program, len(config.runs))
     folder = RunFolder.create(out, config)
@@ -83,6 +85,7 @@ def resume(
     elif folder.result.is_file():
         return folder.read_result()
     config.check()
+    _check_helpers(config, saving, env_workers)
     program = build_program(config)
     memory = check_fits(program, len(config.runs))
     if extend_steps is not None:
@@ -91,6 +94,14 @@ def resume(
         folder.result.unlink(missing_ok=True)
         write_atomically(folder.config, config.to_json())
     return _run(config, open_loop(config, program, workers=env_workers), folder, saving, open_progress, memory)
+
+
+def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
+    """What would only fail once the folder is there."""
+    check_writers(saving.writers)
+    most = 0 if config.host is None else len(config.runs)
+    why = "0: a JAX task needs none" if config.host is None else f"between 0 and {most}, one for each run at most"
+    require(0 <= env_workers <= most, "env_workers", env_workers, why)
 
 
 def _run(
@@ -185,8 +196,6 @@ def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
 
 @contextmanager
 def _open_writers(names: Sequence[str], folder: RunFolder, config: Config) -> Iterator[Callable[[Rows], None]]:
-    from hyper_rl.report.writers import open_writers
-
     writers = open_writers(names, folder.path, config)
 
     def write(table: Rows) -> None:
