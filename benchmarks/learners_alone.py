@@ -38,7 +38,8 @@ from hyper_rl.types import stack_runs
 HERE = Path(__file__).parent
 PEER_PYTHON = HERE.parent / ".bench-venv" / "bin" / "python"
 EVALUATE_EVERY, EPISODES, FRESH_EPISODES = 2_500, 20, 100
-FRESH_SEED = 10_000  # far from any training seed
+# Far from any training seed, and apart from each other: a peer's copies of the task take seeds one after another.
+FRESH_SEED, FRESH_APART = 10_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def ours(name: str, seeds: range, *, layer_norm: bool) -> list[Result]:
         first_solved = np.where(np.asarray(returns) >= case.wanted, np.minimum(first_solved, step), first_solved)
         print(f"{name} step {step:6d} returns {[round(float(r), 1) for r in returns]}", flush=True)
 
-    keys = jnp.stack([make_key(FRESH_SEED + seed) for seed in seeds])
+    keys = jnp.stack([make_key(FRESH_SEED + FRESH_APART * seed) for seed in seeds])
     fresh = jax.jit(partial(judge_episodes, episodes=FRESH_EPISODES))
     totals = summarise(*fresh(program.task, program.learner, best_policies, keys)).total
     return [
@@ -149,7 +150,7 @@ def peer(name: str, library: str, seed: int) -> Result:
         "evaluate-every": EVALUATE_EVERY,
         "episodes": EPISODES,
         "fresh-episodes": FRESH_EPISODES,
-        "fresh-seed": FRESH_SEED + seed,
+        "fresh-seed": FRESH_SEED + FRESH_APART * seed,
     }
     flags = [f"--{flag}={value}" for flag, value in numbers.items()]
     output = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout

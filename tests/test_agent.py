@@ -165,7 +165,9 @@ def test_callbacks_see_and_stop(tmp_path: Path) -> None:
 
 def test_a_given_environment_is_used_and_left_open() -> None:
     env = gymnasium.make("Pendulum-v1")
-    agent = Curiosity(env, bonus=MODELS, warmup=100, **SMALL).learn(200)
+    agent = Curiosity(env, bonus=MODELS, warmup=100, **SMALL)
+    agent.evaluate(1)  # before learning: the environment is looked at, used, given back and used again
+    agent.learn(200)
     assert set(agent.evaluate(2)) == {"success", "return", "steps_to_goal", "discounted_return", "critic_estimate"}
     agent.close()
     env.reset()  # still open
@@ -173,9 +175,9 @@ def test_a_given_environment_is_used_and_left_open() -> None:
     plain = gymnasium.make("Pendulum-v1").unwrapped
     plain.spec = None
     with pytest.raises(UserError, match="states no episode limit"):
-        Exploit(plain, **SMALL)
+        Exploit(plain, eval_env=lambda: gymnasium.make("Pendulum-v1"), **SMALL)
     with pytest.raises(UserError, match="eval_env"):
-        Exploit(plain, horizon=50, **SMALL).learn(200)
+        Exploit(plain, horizon=50, **SMALL)
     made = Decouple(lambda: gymnasium.make("Pendulum-v1"), bonus=MODELS, warmup=100, **SMALL).learn(200)
     assert made.num_timesteps == 200
     made.set_env(gymnasium.make("Pendulum-v1", g=9.0))

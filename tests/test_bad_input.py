@@ -14,7 +14,7 @@ from hyper_rl.training.run_folder import RunFolder
 pytestmark = pytest.mark.xdist_group("bad-input")  # one process, so that the run folder is made once
 
 METHODS = "known: curiosity, decouple, exploit, hyper"
-TASKS = "LargeMaze-Easy, LargeMaze-Hard, LargeMaze-Medium, MediumMaze-Easy, MediumMaze-Medium, Pendulum, Room"
+TASKS = "MediumMaze-Easy, MediumMaze-Medium, Pendulum, Room"
 CHANCE = "must be a probability in (0, 1]"
 
 REFUSED: list[tuple[str, tuple[str, ...]]] = [
@@ -56,9 +56,8 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     *((f"train Room --p-start {p}", ("p_start", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf")),
     *((f"train Room --p-end {p}", ("p_end", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf", "2/H")),
     # what does not fit
-    ("train Room --learner td3", ("learner", "'td3'", "Room is discrete", "use 'tabular_q'")),
+    ("train Room --learner td3", ("learner", "'td3'", "Room is discrete", "'tabular_q'")),
     ("train MediumMaze-Easy --learner tabular_q", ("learner", "'tabular_q'", "MediumMaze-Easy", "use 'td3'")),
-    ("train Room --bonus disagreement", ("bonus", "'disagreement'", "Room is discrete", "use 'counts'")),
     ("train MediumMaze-Easy --bonus counts", ("bonus", "'counts'", "MediumMaze-Easy", "use 'disagreement'")),
     ("train Room --method exploit --bonus counts", ("bonus", "'counts'", "must be left out", "'exploit'")),
     ("train MediumMaze-Easy --capacity 2000000000 --seeds 20", ("capacity", "1.7 TiB", "is free", "lower --capacity")),

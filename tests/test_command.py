@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,8 @@ def test_train_help_shows_every_hyper_parameter_and_the_defaults_of_the_preset(
         assert option in shown["robust"]
     for option in ("--td3.tau", "--tabular-q.step-size", "--disagreement.share", "--room.subgoal", "--eval-every"):
         assert option in shown["robust"]
-    assert "0.0001" in shown["paper"] and "0.0001" not in shown["robust"], "learning rate of the models"
+    rates = [re.search(r"--disagreement\.lr.*?default: ([\d.e-]+)", shown[name], re.DOTALL) for name in shown]
+    assert [rate and rate.group(1) for rate in rates] == ["0.0001", "0.001"], "learning rate of the models"
 
 
 def test_tasks_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,38 +1,107 @@
-"""What the README shows runs: its Python as it stands, its commands up to the work itself."""
+"""What the pages show runs: the Python of README and "Your own environment" as it stands, commands up to the work."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import pytest
+import tyro
 
+from hyper_rl.cli.check_env import CheckEnvOptions
+from hyper_rl.cli.demo import DemoOptions
+from hyper_rl.cli.env_arguments import split_env_arguments
+from hyper_rl.cli.evaluate import EvaluateOptions
+from hyper_rl.cli.linear import LinearArgs
+from hyper_rl.cli.main import COMMANDS, main
+from hyper_rl.cli.render import RenderOptions
+from hyper_rl.cli.tasks import TasksOptions
 from hyper_rl.cli.train import parse
 from hyper_rl.cli.train_options import default_options, resolve
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "results").glob("*/README.md"))]
+OWN = ROOT / "docs" / "your-own-environment.md"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "results").glob("*/README.md")),
+]
+OPTIONS: dict[str, Any] = {
+    "check-env": CheckEnvOptions,
+    "demo": DemoOptions,
+    "evaluate": EvaluateOptions,
+    "linear": LinearArgs,
+    "render": RenderOptions,
+    "tasks": TasksOptions,
+}
+
+
+def python_of(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+
+
+def shown_commands() -> list[str]:
+    lines = [line.split("#")[0].strip() for page in PAGES for line in page.read_text().splitlines()]
+    return sorted({line for line in lines if line.startswith("hyper-rl ")})
+
+
+@pytest.fixture
+def two_rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the page's `two_rooms.py`, to work in."""
+    (tmp_path / "two_rooms.py").write_text(python_of(OWN)[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("two_rooms", None)
+    gymnasium.registry.pop("TwoRooms-v0", None)
 
 
 def test_the_readmes_python_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert found is not None
+    (block,) = python_of(ROOT / "README.md")
     monkeypatch.chdir(tmp_path)
-    exec(compile(found.group(1), "README.md", "exec"), {})
-    assert "0.005" in capsys.readouterr().out
+    exec(compile(block, "README.md", "exec"), {})
+    assert "'success': 1.0" in capsys.readouterr().out
+    assert (tmp_path / "agents" / "room" / "policy.safetensors").is_file()
 
 
-def shown_trainings() -> list[str]:
-    lines = [line.split("#")[0].strip() for page in PAGES for line in page.read_text().splitlines()]
-    return sorted({line for line in lines if line.startswith("hyper-rl train ") and "--resume" not in line})
+def test_your_own_environment_runs(two_rooms: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environment, train, spaces, callbacks = python_of(OWN)
+    assert len(environment.splitlines()) < 40
+    assert main(["check-env", "TwoRooms-v0", "--env-module", "two_rooms", "--steps", "500"]) == 0
+    names: dict[str, Any] = {}
+    for block in (train, spaces, callbacks):
+        exec(compile(block, OWN.name, "exec"), names)
+    said = capsys.readouterr().out
+    assert "'success': 1.0" in said and "\ngoal\n" in said and "\ndqn rnd\n" in said
+    assert names["agent"].num_timesteps < 12_000, "the callback did not stop it"
+    assert (two_rooms / "agents" / "best" / "policy.safetensors").is_file()
+    assert len(list((two_rooms / "agents" / "checkpoints").iterdir())) == 1
 
 
-@pytest.mark.parametrize("line", shown_trainings())
-def test_every_training_shown_is_a_valid_one(line: str) -> None:
-    words = line.replace("METHOD", "hyper").replace("PRESET", "paper").split()[2:]
-    resolve(parse(words))
+@pytest.mark.parametrize("page", [page for page in PAGES if python_of(page)], ids=lambda page: page.name)
+def test_all_python_shown_is_python(page: Path) -> None:
+    for block in python_of(page):
+        compile(block, page.name, "exec")
+
+
+@pytest.mark.parametrize("line", shown_commands())
+def test_every_command_shown_is_a_valid_one(line: str, two_rooms: Path) -> None:
+    name, *words = shlex.split(line.replace("METHOD", "hyper").replace("PRESET", "paper"))[1:]
+    assert name in COMMANDS
+    if name == "train":
+        options = parse(words)
+        if options.resume is None:
+            resolve(options)
+        return
+    tyro.cli(OPTIONS[name], args=split_env_arguments(words)[0])
 
 
 def test_links_between_pages_lead_somewhere() -> None:

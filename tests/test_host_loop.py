@@ -123,7 +123,7 @@ def test_workers_and_stops_change_no_byte(tmp_path: Path, monkeypatch: pytest.Mo
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(trainer, "_watch_for_stop", Stops)
+    monkeypatch.setattr(trainer, "watch_for_stop", Stops)
     status, starts = run(f"{words} --out {tmp_path / 'cut'}"), 1
     while status == 130:
         status, starts = run(f"train --resume {tmp_path / 'cut'}"), starts + 1

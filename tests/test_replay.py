@@ -31,7 +31,8 @@ def example(spec: TaskSpec, number: int) -> Transition:
 
 
 def same(one: Transition, other: Transition) -> bool:
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize(("spec", "width"), [(CONTINUOUS, 10), (DISCRETE, 5), (MIXED, 7)])

@@ -105,9 +105,8 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def scalars_by_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    reader = EventAccumulator(str(folder))
+    accumulator: Any = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    reader = accumulator.EventAccumulator(str(folder))
     reader.Reload()
     return {tag: [(p.step, p.value) for p in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from hyper_rl.agent import Curiosity, Decouple, Exploit, Hyper, load
+    from hyper_rl.agent import Curiosity, Decouple, Exploit, Hyper, Lesson, load
 
-__all__ = ["Curiosity", "Decouple", "Exploit", "Hyper", "__version__", "load"]
+__all__ = ["Curiosity", "Decouple", "Exploit", "Hyper", "Lesson", "__version__", "load"]
 
 
 if importlib.util.find_spec("gymnasium") is not None:

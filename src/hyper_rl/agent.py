@@ -37,6 +37,7 @@ from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Silent, show_progress
 from hyper_rl.training.session import Clock, Rows, train_steps
+from hyper_rl.training.stopping import watch_for_stop
 from hyper_rl.types import take_run
 
 FRESH_EPISODES = 1_000_000
@@ -72,19 +73,24 @@ class OffPolicyAgent:
         `horizon`: the episode limit, where the environment states none. `success`: what solves the task ("info",
         "terminated" or "reward"). `eval_env`: for an environment that cannot be made a second time. Further settings
         are those of `hyper-rl train`: p_start, p_end, lengths, bonus_scale, reward_scale, normalise_observations,
-        train_every, gradient_steps.
+        train_every, gradient_steps, and for Lesson `lesson`, its options.
         """
-        known = {f.name for f in dataclasses.fields(Settings)} - {"choice", "method", "betas", "seeds", "steps"}
+        ours = {"choice", "method", "betas", "seeds", "steps"}
+        known = {f.name for f in dataclasses.fields(Settings)} - ours
+        if self.method != "lesson":
+            known -= {"lesson"}
         for name in settings:
             if name not in known:
                 raise UserError(f"{name}: not a setting; there are {', '.join(sorted(known))}")
+        if self.method == "exploit" and bonus is not None:
+            raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
         choice = choose_given(env, env_kwargs, eval_env, horizon, success)
         by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
         made, made_bonus = make_parts(choice, preset, self.method, *by_name)
         self._settings: Settings | None = Settings(
             choice=choice,
             learner=learner if isinstance(learner, eqx.Module) else made,
-            bonus=bonus if isinstance(bonus, eqx.Module) and self.method != "exploit" else made_bonus,
+            bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
             method=self.method,
             preset=preset,
             betas=(beta,),
@@ -121,7 +127,7 @@ class OffPolicyAgent:
 
     def learn(
         self,
-        total_timesteps: int,
+        total_timesteps: int | float,
         callback: Callback | Sequence[Callback] | None = None,
         progress_bar: bool = False,
         log_interval: int | None = None,
@@ -130,10 +136,12 @@ class OffPolicyAgent:
 
         p decays over the first budget; a second call goes on at its end value. `callback` is called at each
         evaluation and stops by returning False. `log_interval`: evaluations between two printed lines. An interrupted
-        call (Ctrl-C) leaves the agent as it was after the last whole step; another call goes on.
+        call (Ctrl-C) leaves the agent whole, after at most a second more of training; another call goes on.
         """
-        require_count("total_timesteps", total_timesteps)
-        loop = self._prepare(total_timesteps)
+        # 1e5 is how people write it.
+        steps = int(total_timesteps) if float(total_timesteps).is_integer() else total_timesteps
+        require_count("total_timesteps", steps)  # type: ignore[arg-type]
+        loop = self._prepare(int(steps))
         config, clock, ask = self._config, self._clock, combine(callback)
         label = f"{self.method} on {config.task}"
         shown = show_progress(label, config.steps, clock.step, sys.stderr) if progress_bar else nullcontext(Silent())
@@ -144,14 +152,16 @@ class OffPolicyAgent:
                 print(_line(label, table[0]), flush=True)
             return ask(Evaluation(clock.step, dict(table[0]), self.save))
 
-        with shown as progress:
+        with shown as progress, watch_for_stop() as asked_to_stop:
 
             def after_chunk(note: str) -> bool:
                 self._act = None
                 progress.update(clock.step, note)
-                return True
+                return not asked_to_stop()
 
             train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk)
+            if asked_to_stop():
+                raise KeyboardInterrupt
         return self
 
     def predict(
@@ -167,9 +177,10 @@ class OffPolicyAgent:
         """
         if not deterministic:
             raise UserError("deterministic: got False, must be True; the judged policy has no randomness to switch on")
-        if self._act is None:
-            self._act = self._current_act()
-        return self._interface.apply(self._act, observation), state
+        act = self._act  # another thread may be learning, which clears it
+        if act is None:
+            act = self._act = self._current_act()
+        return self._interface.apply(act, observation), state
 
     def evaluate(self, episodes: int = 100) -> dict[str, float]:
         """Judge the agent on fresh episodes: success, return, steps_to_goal, discounted_return, critic_estimate."""
@@ -290,7 +301,13 @@ class Hyper(OffPolicyAgent):
     method = "hyper"
 
 
-CLASSES: dict[str, type[OffPolicyAgent]] = {one.method: one for one in (Exploit, Curiosity, Decouple, Hyper)}
+class Lesson(OffPolicyAgent):
+    """Four ways to act and a critic that chooses among them (Kim et al. 2023); for discrete actions."""
+
+    method = "lesson"
+
+
+CLASSES: dict[str, type[OffPolicyAgent]] = {one.method: one for one in (Exploit, Curiosity, Decouple, Hyper, Lesson)}
 
 
 def load(path: str | Path, env: Any = None, *, eval_env: Any = None) -> OffPolicyAgent:

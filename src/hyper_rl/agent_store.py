@@ -51,6 +51,11 @@ class SavedAgent:
     def choose_task(self) -> TaskChoice:
         """The task of the configuration, made again by its name."""
         host = self.config.host
+        if host is not None and host["given"]:
+            raise UserError(
+                f"env: the agent was trained on an environment object ({self.config.task}), which no name leads back "
+                "to; give it with load(..., env=...)"
+            )
         return choose_task(
             self.config.task,
             backend="jax" if host is None else "gymnasium",

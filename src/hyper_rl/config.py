@@ -30,6 +30,7 @@ from hyper_rl.learners.base import Learner
 from hyper_rl.learners.normalised import Normalised
 from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import ExplorerReward
+from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS, make_policies
 from hyper_rl.presets import PRESETS
 from hyper_rl.training.program import Program, Streams
@@ -66,6 +67,8 @@ class Config:
     task_options: Mapping[str, Any] = field(default_factory=dict)
     learner_options: Mapping[str, Any] = field(default_factory=dict)
     bonus_options: Mapping[str, Any] = field(default_factory=dict)
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the method lesson; the others have none."""
     host: Mapping[str, Any] | None = None
     """For a Gymnasium environment: env_id, module, horizon, success and its spaces; None for a JAX task."""
     normalise_observations: bool = False
@@ -128,6 +131,7 @@ class Config:
             known = {f.name for f in dataclasses.fields(Config)}
             if data.get("version") == 1:  # before there were Gymnasium environments
                 data = {**_ADDED_IN_2, **data, "version": CONFIG_VERSION}
+            data.setdefault("method_options", {})  # files from before there was a method with options
             if set(data) != known:
                 raise ValueError(f"fields differ: {sorted(set(data) ^ known)}")
             if data["version"] != CONFIG_VERSION:
@@ -149,8 +153,11 @@ class Parts:
     task: Task
     learner: Learner
     bonus: Bonus | None
+    lesson: LessonOptions | None
 
     def check(self) -> None:
+        if self.lesson is not None:  # first: what it asks of the task, it asks of the learner too
+            self.lesson.check(self.task.spec)
         self.learner.check(self.task.spec)
         if self.bonus is not None:
             self.bonus.check(self.task.spec)
@@ -162,7 +169,8 @@ def build_parts(config: Config) -> Parts:
     bonus = None
     if config.bonus != "none":
         bonus = _with_options(config.bonus, BONUSES[config.bonus], config.bonus_options)
-    return Parts(task, learner, bonus)
+    lesson = _with_options("lesson", LessonOptions, config.method_options) if config.method == "lesson" else None
+    return Parts(task, learner, bonus, lesson)
 
 
 def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | None) -> Task:
@@ -200,20 +208,26 @@ def build_program(config: Config) -> Program:
             learner=parts.learner,
             bonus=parts.bonus,
             policies=make_policies(config.method, config.p_start, config.p_end, bounded=config.lengths == "bounded"),
-            explorer_reward=ExplorerReward(
-                float(beta),
-                bonus_scale=config.bonus_scale,  # type: ignore[arg-type]
-                reward_scale=config.reward_scale,  # type: ignore[arg-type]
-            ),
+            explorer_reward=_explorer_reward(config, beta, parts.lesson),
             streams=Streams.from_seed(seed),
             budget=config.schedule_steps,  # type: ignore[arg-type]
             capacity=config.capacity,
             train_every=config.train_every,
             gradient_steps=config.gradient_steps,
+            lesson=parts.lesson,
         )
         for beta, seed in config.runs
     ]
     return stack_runs(programs)
+
+
+def _explorer_reward(config: Config, beta: float, lesson: LessonOptions | None) -> ExplorerReward:
+    reward = ExplorerReward(
+        float(beta),
+        bonus_scale=config.bonus_scale,  # type: ignore[arg-type]
+        reward_scale=config.reward_scale,  # type: ignore[arg-type]
+    )
+    return reward if lesson is None else lesson.explorer_reward(reward)
 
 
 def suggest_capacity(steps: int) -> int:

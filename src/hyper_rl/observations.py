@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 from jaxtyping import Array, Float, Shaped
 
@@ -17,3 +19,8 @@ def features(space: Box | Discrete, observations: Shaped[Array, "batch ..."]) ->
     if isinstance(space, Box):
         return observations.astype(float)
     return jax.nn.one_hot(observations, space.n, dtype=float)
+
+
+def as_vectors(values: Shaped[Array, "batch ..."], size: int) -> Float[Array, "batch {size}"]:
+    """Observations or actions as vectors; the numbered ones are those without an axis of their own."""
+    return features(Discrete(size) if values.ndim == 1 else Box(size, -math.inf, math.inf), values)

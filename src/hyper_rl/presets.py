@@ -2,9 +2,9 @@
 
 `paper` is the paper as this project reads it. `robust` (the default) keeps the method and changes what keeps an
 optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, forward models
-that learn faster, learners and models that see normalised observations, and an explorer's reward brought to unit scale. `minigrid` has the networks and optimisers of the
-discrete experiments (appendix A.5, which takes them from LESSON). Tables need none of that: for `tabular_q` all
-presets are the same.
+that learn faster, learners and models that see normalised observations, and an explorer's reward brought to unit
+scale. `minigrid` has the networks and optimisers of the discrete experiments (appendix A.5, which takes them from
+LESSON). Tables need none of that: for `tabular_q` all presets are the same.
 """
 
 from __future__ import annotations

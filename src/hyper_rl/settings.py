@@ -22,6 +22,7 @@ from hyper_rl.envs.registry import TaskEntry, find_task, is_gymnasium_id
 from hyper_rl.envs.space_json import spaces_to_json
 from hyper_rl.errors import UserError, require_choice, require_count, require_probability
 from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
 from hyper_rl.presets import Preset, find_preset
 from hyper_rl.types import precision
@@ -53,6 +54,7 @@ class TaskChoice:
         return {
             "env_id": self.source.env_id,
             "module": self.source.module,
+            "given": self.source.factory is not None,
             "horizon": self.source.horizon,
             "success": self.source.success,
             "spec": spec_to_json(self.spec, self.horizon),
@@ -156,6 +158,8 @@ class Settings:
     normalise_observations: bool | None = None
     train_every: int | None = None
     gradient_steps: int = 1
+    lesson: LessonOptions = dataclasses.field(default_factory=LessonOptions)
+    """For the method lesson only."""
 
     def config(self) -> Config:
         """Every number written out and checked."""
@@ -171,7 +175,8 @@ class Settings:
         require_probability("p_start", p_start)
         require_probability("p_end", p_end)
         warmup = self.warmup if self.warmup is not None else default_warmup(preset, steps) if deep else 0
-        needs_replay = self.learner.batch_size > 0  # type: ignore[attr-defined]
+        options = self.method == "lesson"
+        needs_replay = options or self.learner.batch_size > 0  # type: ignore[attr-defined]
         capacity = self.capacity if self.capacity is not None else suggest_capacity(steps) if needs_replay else 1
         config = Config(
             task=self.choice.name,
@@ -195,6 +200,7 @@ class Settings:
             task_options=dict(self.choice.options),
             learner_options=options_of(greedy_unless_alone(self.learner, self.method)),
             bonus_options={} if self.bonus is None else options_of(self.bonus),
+            method_options=options_of(self.lesson) if options else {},
             host=self.choice.host,
             normalise_observations=self._normalises(preset, deep),
             train_every=self.train_every if self.train_every is not None else preset.train_every if deep else 1,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from hyper_rl.errors import UserError
 
@@ -27,6 +27,8 @@ class Transition(NamedTuple):
     reward: Float[Array, "*batch"]
     next_observation: Shaped[Array, "*batch *obs"]
     terminated: Bool[Array, "*batch"]
+    option: Int[Array, "*batch"] | None = None
+    """The option that was acting, for the method that has options; otherwise it is not there, nor in the replay."""
 
 
 def stack_runs(items: Sequence[T]) -> T:

@@ -19,10 +19,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.errors import UserError, require, require_choice, require_count, require_positive
+from hyper_rl.envs.base import TaskSpec
+from hyper_rl.errors import require, require_choice, require_count, require_positive
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
+from hyper_rl.observations import as_vectors, feature_size
 from hyper_rl.types import Transition
 
 
@@ -64,15 +65,10 @@ class Disagreement(eqx.Module):
         return 0.0
 
     def check(self, spec: TaskSpec) -> None:
-        if isinstance(spec.observation, Discrete) or isinstance(spec.action, Discrete):
-            raise UserError(
-                f"bonus: 'disagreement' predicts continuous observations from continuous actions, and {spec.name} is "
-                "discrete; use 'counts'"
-            )
+        """Nothing to refuse: vectors are taken as they are, numbered states and actions as one-hot vectors."""
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> DisagreementState:
-        assert isinstance(spec.observation, Box) and isinstance(spec.action, Box)
-        size, actions = spec.observation.size, spec.action.size
+        size, actions = feature_size(spec.observation), feature_size(spec.action)
         sizes = (size + actions, *self.widths, size)
         models = make_ensemble(lambda k: make_mlp(k, sizes), key, self.models)
         return DisagreementState(models, adam_init(models), moments_init(size), moments_init(size))
@@ -80,25 +76,28 @@ class Disagreement(eqx.Module):
     def observe(self, state: DisagreementState, newest: Transition) -> DisagreementState:
         if not self.normalise:
             return state
+        before, after = _observations(state, jax.tree.map(lambda leaf: leaf[None], newest))
         return state._replace(
-            observations=moments_add(state.observations, newest.observation),
-            changes=moments_add(state.changes, newest.next_observation - newest.observation),
+            observations=moments_add(state.observations, before[0]),
+            changes=moments_add(state.changes, after[0] - before[0]),
         )
 
     def inputs(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch fan_in"]:
-        observation = batch.observation
+        observation, _ = _observations(state, batch)
+        action = as_vectors(batch.action, state.models.weights[0].shape[-2] - observation.shape[-1])
         if self.normalise:
             mean, deviation = state.observations.mean, moments_deviation(state.observations)
             observation = (observation - mean[None, :]) / deviation[None, :]
-        return jnp.concatenate([observation, batch.action], axis=-1)
+        return jnp.concatenate([observation, action], axis=-1)
 
     def targets(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch n"]:
-        change = batch.next_observation - batch.observation
+        before, after = _observations(state, batch)
+        change = after - before
         if self.target == "next":
             if not self.normalise:
-                return batch.next_observation
+                return after
             mean, deviation = state.observations.mean, moments_deviation(state.observations)
-            return (batch.next_observation - mean[None, :]) / deviation[None, :]
+            return (after - mean[None, :]) / deviation[None, :]
         return change / moments_deviation(state.changes)[None, :] if self.normalise else change
 
     def reward(self, state: DisagreementState, batch: Transition) -> Float[Array, " batch"]:
@@ -138,6 +137,13 @@ class Disagreement(eqx.Module):
             return jnp.full((self.models, rows), 1.0 / rows, float)
         mask = jax.random.bernoulli(key, self.share, (self.models, rows)).astype(float)
         return mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
+
+
+def _observations(
+    state: DisagreementState, batch: Transition
+) -> tuple[Float[Array, "batch n"], Float[Array, "batch n"]]:
+    size = state.observations.mean.shape[-1]
+    return as_vectors(batch.observation, size), as_vectors(batch.next_observation, size)
 
 
 def disagreement(predictions: Float[Array, "models batch n"]) -> Float[Array, " batch"]:

@@ -22,12 +22,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from hyper_rl.bonuses.rnd import as_vectors, standardised
+from hyper_rl.bonuses.rnd import standardised
 from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import require, require_count, require_positive
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp
 from hyper_rl.normalise import RunningMoments, moments_add, moments_init
-from hyper_rl.observations import feature_size
+from hyper_rl.observations import as_vectors, feature_size
 from hyper_rl.types import Transition
 
 

@@ -25,11 +25,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from hyper_rl.bonuses.disagreement import weighted_squared_error
-from hyper_rl.envs.base import Box, Discrete, TaskSpec
+from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import require, require_choice, require_count, require_positive
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
-from hyper_rl.observations import feature_size, features
+from hyper_rl.observations import as_vectors, feature_size
 from hyper_rl.types import Transition
 
 CLIP = 5.0
@@ -137,11 +137,6 @@ class RND(eqx.Module):
 
     def _paid(self, state: RNDState, errors: Float[Array, " batch"]) -> Float[Array, " batch"]:
         return centred(state.errors, errors) if self.variant == "lesson" else errors
-
-
-def as_vectors(values: Shaped[Array, "batch ..."], size: int) -> Float[Array, "batch {size}"]:
-    """Observations or actions as vectors; the numbered ones are those without an axis of their own."""
-    return features(Discrete(size) if values.ndim == 1 else Box(size, -jnp.inf, jnp.inf), values)
 
 
 def standardised(seen: RunningMoments, vectors: Float[Array, "batch n"]) -> Float[Array, "batch n"]:

@@ -14,10 +14,10 @@ import tyro
 
 from hyper_rl.cli.tables import show
 from hyper_rl.config import Config, make_task
-from hyper_rl.errors import require, require_count
+from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
-from hyper_rl.training.agent_file import Agent, read_agent
+from hyper_rl.training.agent_file import META_FILE, Agent, read_agent
 from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
 from hyper_rl.training.host_evaluation import HostJudge
 from hyper_rl.training.run_folder import RunFolder
@@ -50,12 +50,11 @@ def run_evaluate(options: EvaluateOptions) -> int:
     require_count("episodes", options.episodes)
     require_count("seed", options.seed, low=0)
     folder, config = RunFolder.open(options.folder)
-    folder.read_result()
     total = len(config.runs)
     if options.run is not None:
         require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
     wanted = list(range(total)) if options.run is None else [options.run]
-    agents = [read_agent(folder.agent(run)) for run in wanted]
+    agents = [read_agent(_agent_folder(folder, run)) for run in wanted]
     choice = where_to_judge(config, options.backend, options.env_module)
     judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
     entries = [
@@ -75,6 +74,17 @@ def run_evaluate(options: EvaluateOptions) -> int:
     else:
         _print_table(document)
     return 0
+
+
+def _agent_folder(folder: RunFolder, run: int) -> Path:
+    """Of a run folder, or of a folder that an agent object has saved, which is its own agent folder."""
+    if (folder.path / META_FILE).is_file():
+        return folder.path
+    if not folder.agent(run).is_dir():
+        raise UserError(
+            f"run: {folder.path} has no agent of run {run} yet; finish it with: hyper-rl train --resume {folder.path}"
+        )
+    return folder.agent(run)
 
 
 def where_to_judge(config: Config, backend: str | None, env_module: str | None) -> TaskChoice:

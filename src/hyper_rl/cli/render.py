@@ -114,6 +114,7 @@ def judged_players(folder: RunFolder, options: RenderOptions) -> Players:
 
 
 def training_players(folder: RunFolder, config: Config, options: RenderOptions) -> Players:
+    require(config.method != "lesson", "training", True, "left out for lesson, whose options are not drawn")
     if options.p is not None:
         require(config.method == "hyper", "p", options.p, f"left out for {config.method}, which never repositions")
         require_probability("p", options.p)

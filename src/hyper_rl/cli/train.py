@@ -38,6 +38,7 @@ def run_train(arguments: Sequence[str]) -> int:
             saving=saving,
             open_progress=progress_for(config, total),
             env_workers=options.env_workers,
+            env_module=options.env_module,
         )
     else:
         if options.extend_steps is not None:

@@ -27,6 +27,7 @@ from hyper_rl.learners.sac import SAC
 from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.methods.explorer_reward import BonusScale, RewardScale
+from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
 from hyper_rl.presets import PRESETS, find_preset
 from hyper_rl.report.writers import NAMES as WRITERS
@@ -34,7 +35,7 @@ from hyper_rl.settings import Settings, choose_task, fitting_bonus, fitting_lear
 
 LEARNER_GROUPS = ("td3", "sac", "dqn", "tabular_q")
 BONUS_GROUPS = ("disagreement", "rnd", "icm", "counts")
-GROUPS = (*LEARNER_GROUPS, *BONUS_GROUPS, "room")
+GROUPS = (*LEARNER_GROUPS, *BONUS_GROUPS, "lesson", "room")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class TrainOptions:
     task: tyro.conf.Positional[str | None] = None
     """Task to train on (see `hyper-rl tasks`), or any Gymnasium id; --env.KEY VALUE sets its keyword arguments."""
     method: str = "hyper"
-    """exploit, curiosity, decouple or hyper."""
+    """exploit, curiosity, decouple, hyper or lesson."""
     learner: str | None = None
     """td3, sac, dqn or tabular_q; default: what fits the task."""
     bonus: str | None = None
@@ -115,6 +116,7 @@ class TrainOptions:
     rnd: RND = field(default_factory=lambda: find_preset("robust").bonuses["rnd"])
     icm: ICM = field(default_factory=lambda: find_preset("robust").bonuses["icm"])
     counts: Counts = field(default_factory=Counts)
+    lesson: LessonOptions = field(default_factory=LessonOptions)
     room: Room = field(default_factory=Room)
     env: Annotated[Mapping[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """Keyword arguments of a Gymnasium environment, taken out of the command line beforehand."""
@@ -190,6 +192,7 @@ def resolve(options: TrainOptions) -> Config:
         normalise_observations=None if as_preset else options.normalise_observations,
         train_every=options.train_every,
         gradient_steps=options.gradient_steps,
+        lesson=options.lesson,
     )
     return settings.config()
 
@@ -199,7 +202,7 @@ def _refuse_unused(options: TrainOptions, learner: str, bonus: str, task: str) -
     defaults = default_options(options.preset)
     for group in GROUPS:
         given, default = getattr(options, group), getattr(defaults, group)
-        if group in (learner, bonus) or (group == "room" and task == "Room") or given == default:
+        if group in (learner, bonus, options.method) or (group == "room" and task == "Room") or given == default:
             continue
         for f in dataclasses.fields(given):
             if getattr(given, f.name) != getattr(default, f.name):

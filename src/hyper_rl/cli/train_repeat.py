@@ -10,7 +10,9 @@ from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.train_options import BONUS_GROUPS, GROUPS, LEARNER_GROUPS, TrainOptions, default_options
 from hyper_rl.config import Config
 
-NOT_SETTINGS = {"resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out", "env_workers", "log"}
+NOT_SETTINGS = {
+    "resume", "extend_steps", "checkpoint_seconds", "keep", "json", "out", "env_workers", "env_module", "log",
+}  # fmt: skip
 
 
 def given_options(options: TrainOptions, arguments: Sequence[str]) -> list[str]:
@@ -51,6 +53,8 @@ def options_of_config(config: Config) -> TrainOptions:
         parts[config.learner] = _module(config.learner, config.learner_options)
     if config.bonus in BONUS_GROUPS:
         parts[config.bonus] = _module(config.bonus, config.bonus_options)
+    if config.method == "lesson":
+        parts["lesson"] = _module("lesson", config.method_options)
     host = config.host
     if config.task == "Room" and host is None:
         parts["room"] = _module("room", config.task_options)

@@ -50,13 +50,18 @@ class GivenEnvironments:
             self._given = env
             self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
             self._make = self._another(env, eval_env)
+            if self._make is None:
+                raise UserError(
+                    f"eval_env: {self.name} has no Gymnasium id to be made again by, and judging needs environments of "
+                    "its own; give eval_env=, a function that makes one, or a function instead of the environment"
+                )
         elif callable(env):
             self.name, self._make = getattr(env, "__name__", type(env).__name__), env
         else:
             raise UserError(
                 f"env: got {env!r}, must be a task or Gymnasium id, an environment, or a function that makes one"
             )
-        self._calls = 0
+        self._lent_out = False
 
     def _another(self, env: gymnasium.Env, eval_env: Any) -> Callable[[], gymnasium.Env] | None:
         import gymnasium
@@ -70,24 +75,27 @@ class GivenEnvironments:
         spec = env.spec
         return None if spec is None else lambda: gymnasium.make(spec)
 
+    def _take_back(self) -> None:
+        self._lent_out = False
+
     def __call__(self) -> gymnasium.Env:
-        """The given environment serves the one run; judging comes later and gets others."""
-        self._calls += 1
-        if self._given is not None and self._calls <= 2:  # once to look at it, once to train on it
-            return self._wrapper(self._given)
-        if self._make is None:
-            raise UserError(
-                f"eval_env: {self.name} has no Gymnasium id to be made again by, and judging needs an environment of "
-                "its own; give eval_env=, a function that makes one, or a function instead of the environment"
-            )
+        """The given environment, until it is closed, serves the one run; judging comes later and gets others."""
+        if self._given is not None and not self._lent_out:
+            self._lent_out = True
+            return self._wrapper(self._given, self._take_back)
+        assert self._make is not None
         return self._make()
 
 
-def _lent(gymnasium: Any) -> Callable[[Any], Any]:
+def _lent(gymnasium: Any) -> Callable[[Any, Callable[[], None]], Any]:
     class Lent(gymnasium.Wrapper):
-        """Somebody else's environment: closing it is their business."""
+        """Somebody else's environment: closing it is their business, here it is only given back."""
+
+        def __init__(self, env: Any, give_back: Callable[[], None]) -> None:
+            super().__init__(env)
+            self._give_back = give_back
 
         def close(self) -> None:
-            pass
+            self._give_back()
 
     return Lent

@@ -66,7 +66,7 @@ class TabularQ(eqx.Module):
         if not (isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete)):
             raise UserError(
                 f"learner: 'tabular_q' needs discrete observations and actions, and {spec.name} has continuous ones; "
-                "use 'td3'"
+                "use 'td3' or 'sac' where the actions are continuous, else 'dqn'"
             )
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> TabularQState:

@@ -83,7 +83,7 @@ class TD3(eqx.Module):
         if not (isinstance(spec.action, Box) and isinstance(spec.observation, Box)):
             raise UserError(
                 f"learner: 'td3' needs continuous observations and actions, and {spec.name} is discrete; "
-                "use 'tabular_q'"
+                "use 'dqn' where the actions are, or 'tabular_q' where both are"
             )
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> TD3State:

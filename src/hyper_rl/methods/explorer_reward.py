@@ -1,4 +1,4 @@
-"""What the explorer is paid: r + beta b, optionally brought to unit scale.
+"""What the explorer is paid: r + beta b, optionally brought to unit scale; for LESSON beta b alone.
 
 Scaling changes no optimum. `bonus_scale` divides b by its own running deviation, root mean square or mean, which gives
 beta a meaning that does not depend on the units of the bonus: under the mean, a step is worth beta on average, however
@@ -47,6 +47,8 @@ class ExplorerReward(eqx.Module):
     """What the explorer's whole reward is divided by."""
     rate: float = eqx.field(static=True, default=1e-3)
     """Forgetting rate of the running scales, per update."""
+    bonus_only: bool = eqx.field(static=True, default=False)
+    """The task reward is no part of it (method lesson)."""
 
     def __check_init__(self) -> None:
         require_finite("beta", self.beta, low=0.0)
@@ -71,10 +73,10 @@ class ExplorerReward(eqx.Module):
             measure = {"running-rms": scale_rms, "running-std": scale_std, "running-mean": scale_mean}
             divisor = measure[self.bonus_scale](bonus_scale)
         curiosity = self.beta * (b / divisor)
-        rewards = r + curiosity
+        rewards = curiosity if self.bonus_only else r + curiosity
         if self.reward_scale != "none":
             reward_scale = scale_add(reward_scale, rewards, self.rate)
             rewards = rewards * ((1 - gamma) / scale_rms(reward_scale))
         task, intrinsic = jnp.abs(r).mean(), jnp.abs(curiosity).mean()
-        share = task / jnp.maximum(task + intrinsic, 1e-12)
+        share = jnp.zeros((), float) if self.bonus_only else task / jnp.maximum(task + intrinsic, 1e-12)
         return ExplorerScales(bonus_scale, reward_scale), ExplorerBatch(rewards, b.mean(), divisor, share)

@@ -6,9 +6,11 @@
 | curiosity | explorer       | explorer                                      | explorer |
 | decouple  | task, explorer | explorer                                      | task     |
 | hyper     | task, explorer | task for the first L-1 steps, then explorer   | task     |
+| lesson    | task, explorer | the option that `methods/lesson.py` chooses   | task     |
 
 Decouple is Hyper whose L is always 1 (p = 1): the same program with other data. UCB-Q is `curiosity` with a table and
-counts. The name is therefore no part of the module: two methods of one structure share one compilation.
+counts. The name is therefore no part of the module: two methods of one structure share one compilation. LESSON's
+explorer learns from the bonus alone; everything else that is special about it lives in its own file.
 """
 
 from __future__ import annotations
@@ -23,14 +25,15 @@ from hyper_rl.errors import require_choice, require_probability
 from hyper_rl.methods.repositioning import decayed_probability, sample_length
 
 Role = Literal["task", "explorer"]
-MethodName = Literal["exploit", "curiosity", "decouple", "hyper"]
-METHODS: tuple[MethodName, ...] = ("exploit", "curiosity", "decouple", "hyper")
+MethodName = Literal["exploit", "curiosity", "decouple", "hyper", "lesson"]
+METHODS: tuple[MethodName, ...] = ("exploit", "curiosity", "decouple", "hyper", "lesson")
 
 ROLES: dict[MethodName, tuple[Role, ...]] = {
     "exploit": ("task",),
     "curiosity": ("explorer",),
     "decouple": ("task", "explorer"),
     "hyper": ("task", "explorer"),
+    "lesson": ("task", "explorer"),
 }
 
 
@@ -70,7 +73,10 @@ class Policies(eqx.Module):
         return sample_length(key, self.probability(step, budget), horizon, bounded=self.bounded)
 
     def acting(self, episode_step: Int[Array, ""], length: Int[Array, ""]) -> Int[Array, ""]:
-        """Index of the learner that acts. The paper counts steps from i = 1 and repositions while i < L."""
+        """Index of the learner that acts. The paper counts steps from i = 1 and repositions while i < L.
+
+        Not a question for LESSON, where a learner acts while its option does.
+        """
         if len(self.roles) == 1:
             return jnp.zeros((), jnp.int32)
         repositioning = episode_step + 1 < length

@@ -59,6 +59,7 @@ class DeviceLoop:
 
     def __init__(self, program: Program, warmup: int, state: RunState | None = None) -> None:
         self.program, self._warmup, self._state = program, warmup, state
+        self.position = 0
 
     @property
     def state(self) -> RunState:
@@ -67,7 +68,9 @@ class DeviceLoop:
         return self._state
 
     def advance(self, first: int, last: int) -> None:
+        self.position = first
         self._state = jax.block_until_ready(advance_to(self.program, self.state, first, last, self._warmup))
+        self.position = last
 
     def judge(self, index: int, episodes: int) -> Judgement:
         return _evaluate(self.program, self.state, jnp.asarray(index, jnp.int32), episodes=episodes)

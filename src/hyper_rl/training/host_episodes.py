@@ -130,8 +130,9 @@ def _compare(name: str, index: int, seed: int, step: int, stored: np.ndarray, se
     if stored.shape != seen.shape:
         raise _not_repeatable(name, index, seed, step, f"observation shape {seen.shape}, it was {stored.shape}")
     where = int(np.flatnonzero(stored != seen)[0])
+    now, before = seen[where].item(), stored[where].item()
     raise _not_repeatable(
-        name, index, seed, step, f"observation[{where}] is {seen[where]!r}, it was {stored[where]!r} before the stop"
+        name, index, seed, step, f"observation[{where}] is {now!r}, it was {before!r} before the stop"
     )
 
 

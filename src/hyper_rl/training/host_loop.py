@@ -29,7 +29,7 @@ from hyper_rl.training.host_episodes import CurrentEpisodes, SeedBook
 from hyper_rl.training.host_evaluation import HostJudge
 from hyper_rl.training.loop import Stored, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
-from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose
+from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
 
 FLAGS = 5
@@ -97,6 +97,8 @@ def restart(program: Program, state: RunState, observation: Array, step: Int[Arr
     """One run whose next episode begins, at `step`, without the last one having ended."""
     episode = start_episode(program, state.episode.number + 1, step)
     state = state._replace(env=observation, episode=episode)
+    if program.lesson is not None and act:
+        state = decide_option(program, state, jnp.ones((), bool), step - 1)
     return HostRuns(state, choose(program, state, observation, StepKeys.at(program, step).act, learn=act))
 
 
@@ -109,6 +111,7 @@ class HostLoop:
         self._spec, self._horizon = program.spec, int(np.asarray(program.task.horizon).max())
         self._program_leaves, self._program_tree = jax.tree.flatten(program)
         self._seeds = SeedBook(program)
+        self.position = 0
         self._dtype = np.dtype(jnp.zeros((), float).dtype)
         self._pool: EnvPool | None = None
         self._judge: HostJudge | None = None
@@ -127,6 +130,7 @@ class HostLoop:
         self._begin_if_new()
         assert self._pool is not None
         warmup = jnp.asarray(self._warmup, jnp.int32)
+        self.position = first
         for step in range(first, last):
             episodes = self._episodes
             final = episodes.steps + 1 >= self._horizon
@@ -136,6 +140,7 @@ class HostLoop:
             call = self._call(learn=step >= self._warmup, act=step + 1 >= self._warmup)
             self._leaves, action = call(self._program_leaves, self._leaves, message, np.int32(step), warmup)
             self._actions = np.asarray(action)
+            self.position = step + 1
 
     def judge(self, index: int, episodes: int) -> Judgement:
         if self._judge is None:

@@ -36,6 +36,11 @@ class Loop(Protocol):
         """All runs, as they stand."""
         ...
 
+    @property
+    def position(self) -> int:
+        """Steps done by the last `advance`, also when it was cut short by an exception."""
+        ...
+
     def advance(self, first: int, last: int) -> None:
         """All runs from step `first` up to, but not including, step `last`; finished when it returns."""
         ...

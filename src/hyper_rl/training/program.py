@@ -17,6 +17,7 @@ from hyper_rl.bonuses.base import Bonus, BonusState
 from hyper_rl.envs.base import EnvState, Task, TaskSpec
 from hyper_rl.learners.base import Learner, LearnerState
 from hyper_rl.methods.explorer_reward import ExplorerReward, ExplorerScales
+from hyper_rl.methods.lesson import LessonOptions, LessonState
 from hyper_rl.methods.policies import Policies
 from hyper_rl.threefry import key_of, make_key, seed_of
 from hyper_rl.training.record import (
@@ -60,18 +61,28 @@ class Program(eqx.Module):
     """Environment steps between trainings."""
     gradient_steps: int = eqx.field(static=True, default=1)
     """Updates of one training."""
+    lesson: LessonOptions | None = None
+    """The options of LESSON; None for the methods whose policies take turns."""
 
     @property
     def spec(self) -> TaskSpec:
         return self.task.spec
 
     @property
+    def batch_size(self) -> int:
+        """Transitions sampled for one update: what the learner wants, and enough for LESSON's option critic."""
+        wanted = self.learner.batch_size
+        if self.lesson is None or not self.learner.uses_newest:
+            return wanted
+        return max(wanted, self.lesson.batch_size)
+
+    @property
     def needs_replay(self) -> bool:
-        return self.learner.batch_size > 0
+        return self.batch_size > 0
 
     @property
     def layout(self) -> ReplayLayout:
-        return ReplayLayout.of(self.spec, self.capacity)
+        return ReplayLayout.of(self.spec, self.capacity, with_option=self.lesson is not None)
 
 
 class RunState(NamedTuple):
@@ -86,6 +97,8 @@ class RunState(NamedTuple):
     episode: Episode
     window: Window
     totals: Totals
+    method: LessonState | None = None
+    """What the method itself carries: options and their critic under LESSON, nothing under the others."""
 
 
 def init_run(program: Program) -> RunState:
@@ -116,7 +129,16 @@ def init_run_from(program: Program, env: EnvState, cell: Int[Array, ""]) -> RunS
         episode=start_episode(program, zero, zero),
         window=empty_window(len(policies.roles)),
         totals=totals._replace(visits=totals.visits.at[cell].add(1)),
+        method=_init_method(program, env),
     )
+
+
+def _init_method(program: Program, env: EnvState) -> LessonState | None:
+    if program.lesson is None:
+        return None
+    # 0 and 1 are taken: a key's split and its fold_in give the same numbers.
+    key = jax.random.fold_in(program.streams.init, 2)
+    return program.lesson.init(key, program.spec, program.task.observe(env))
 
 
 def episode_keys(program: Program, number: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:

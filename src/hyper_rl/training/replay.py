@@ -24,26 +24,30 @@ Rows = Float[Array, "capacity width"]
 class ReplayLayout:
     """How a transition becomes a row: observation, action, next observation, reward, terminated.
 
-    Discrete values are stored as floats, exact up to 2^24.
+    Where the method has options, the one taken stands before the reward. Discrete values are stored as floats, exact
+    up to 2^24.
     """
 
     observation: Box | Discrete
     action: Box | Discrete
     capacity: int
+    with_option: bool = False
 
     @staticmethod
-    def of(spec: TaskSpec, capacity: int) -> ReplayLayout:
-        return ReplayLayout(spec.observation, spec.action, capacity)
+    def of(spec: TaskSpec, capacity: int, *, with_option: bool = False) -> ReplayLayout:
+        return ReplayLayout(spec.observation, spec.action, capacity, with_option)
 
     @property
     def width(self) -> int:
-        return 2 * _size(self.observation) + _size(self.action) + 2
+        return 2 * _size(self.observation) + _size(self.action) + self.with_option + 2
 
     def init(self) -> Rows:
         return jnp.zeros((self.capacity, self.width), float)
 
     def pack(self, one: Transition) -> Float[Array, " width"]:
-        parts = (one.observation, one.action, one.next_observation, one.reward, one.terminated)
+        assert (one.option is not None) == self.with_option
+        option = () if one.option is None else (one.option,)
+        parts = (one.observation, one.action, one.next_observation, *option, one.reward, one.terminated)
         return jnp.concatenate([part.astype(float).reshape(-1) for part in parts])
 
     def unpack(self, rows: Float[Array, "batch width"]) -> Transition:
@@ -55,6 +59,7 @@ class ReplayLayout:
             reward=rows[:, -2],
             next_observation=_decode(self.observation, rows[:, ends[1] : ends[2]]),
             terminated=rows[:, -1] > 0.5,
+            option=rows[:, ends[2]].astype(jnp.int32) if self.with_option else None,
         )
 
     def add(self, rows: Rows, one: Transition, step: Int[Array, ""]) -> Rows:

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hyper_rl import __version__
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError
 from hyper_rl.training.checkpoint import flush
@@ -164,13 +165,14 @@ def summarise_runs(config: Config, curve: dict[str, np.ndarray]) -> dict[str, An
 
 
 def versions() -> dict[str, str]:
-    packages = ("hyper-rl", "jax", "jaxlib", "equinox", "numpy")
+    packages = ("jax", "jaxlib", "equinox", "numpy")
     found = {}
     for name in packages:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
+    found["hyper-rl"] = __version__
     return {**found, "python": platform.python_version(), "device": jax.devices()[0].platform}
 
 

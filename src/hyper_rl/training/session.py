@@ -49,7 +49,11 @@ def train_steps(
         next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
         end = min(clock.step + chunk, next_evaluation)
         begun = time.monotonic()
-        loop.advance(clock.step, end)
+        try:
+            loop.advance(clock.step, end)
+        except BaseException:
+            clock.step = loop.position  # what was done before the failure stays done
+            raise
         took, done = time.monotonic() - begun, end - clock.step
         if done == chunk:
             # Grow towards chunks of a second; the first ones also paid for compiling.

@@ -72,13 +72,13 @@ def _measure(
         "bonus_scale": window.bonus_divisor / updates if explores else nothing,
         "task_share": window.task_share / updates if explores else nothing,
         "mean_length": window.length / count if repositions else nothing,
-        "p": p if repositions else nothing,
+        "p": p if repositions and program.lesson is None else nothing,
         "task_loss": per_role(window.loss, "task"),
         "explorer_loss": per_role(window.loss, "explorer"),
         "task_actor_loss": per_role(window.actor_loss, "task"),
         "explorer_actor_loss": per_role(window.actor_loss, "explorer"),
         "bonus_loss": window.bonus_loss / updates if explores else nothing,
-        "finite": all_finite((state.learners, state.bonus)).astype(float),
+        "finite": all_finite((state.learners, state.bonus, state.method)).astype(float),
     }
 
 

@@ -4,6 +4,9 @@ The same functions serve JAX tasks (`device_loop`) and Gymnasium environments (`
 of the package:
 
     task -> transition -> replay -> bonus -> learners -> who acts next
+
+"Who acts next" is a question of the step number and L for the methods whose policies take turns. Under LESSON it is an
+option, decided as soon as the next observation is there and kept in `RunState.method`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from hyper_rl.bonuses.base import BonusState
 from hyper_rl.envs.base import Box, EnvState, TaskSpec
 from hyper_rl.learners.base import LearnerState, UpdateInfo
 from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerScales
+from hyper_rl.methods.lesson import LessonState
 from hyper_rl.training.program import Program, RunState, start_episode, start_key
 from hyper_rl.training.record import Totals, Window, finish_episode, take_step
 from hyper_rl.training.replay import join
@@ -81,6 +85,11 @@ def choose(
         return Choice(random_action(program.spec, key), repositioning)
     # Every role answers with the same noise; the one whose turn it is is heard.
     answers = jax.vmap(program.learner.act, in_axes=(0, None, None))(state.learners, observation, key)
+    if program.lesson is not None:
+        assert state.method is not None
+        explorer, task = (answers[policies.roles.index(role)] for role in ("explorer", "task"))
+        action = program.lesson.action(state.method, random_action(program.spec, key), explorer, task)
+        return Choice(action, program.lesson.acts(state.method, "task"))
     who = policies.acting(state.episode.step, state.episode.length)
     if len(policies.roles) > 1:
         repositioning = who == policies.roles.index("task")
@@ -101,6 +110,11 @@ def absorb(
     """Write down what happened at `step`, store it and, where `learn`, learn. The next step begins at `next_env`."""
     newest = outcome.transition
     episode = take_step(state.episode, newest.reward, outcome.repositioning)
+    if program.lesson is not None:
+        assert state.method is not None
+        method = state.method if learn else program.lesson.randomly(state.method)
+        state, newest = state._replace(method=method), newest._replace(option=method.option)
+        episode = episode._replace(length=episode.length + outcome.repositioning.astype(jnp.int32))
     done = newest.terminated | outcome.truncated
     state = state._replace(
         learners=jax.vmap(program.learner.observe, in_axes=(0, None))(state.learners, newest),
@@ -115,6 +129,28 @@ def absorb(
     )
     if not learn:
         return state
+    state = train_if_due(program, state, newest, keys, step, warmup)
+    return state if program.lesson is None else decide_option(program, state, done, step)
+
+
+def decide_option(program: Program, state: RunState, begins: Bool[Array, ""], step: Int[Array, ""]) -> RunState:
+    """Under LESSON, who takes the step after `step`. `begins`: it is the first of an episode."""
+    assert program.lesson is not None and state.method is not None
+    # Beside `StepKeys`, whose five keys are folds 0 to 4 of the same one.
+    key = jax.random.fold_in(jax.random.fold_in(program.streams.steps, step), len(StepKeys._fields))
+    observation = program.task.observe(state.env)
+    return state._replace(method=program.lesson.next_option(state.method, program.spec, observation, begins, key))
+
+
+def train_if_due(
+    program: Program,
+    state: RunState,
+    newest: Transition,
+    keys: StepKeys,
+    step: Int[Array, ""],
+    warmup: Int[Array, ""],
+) -> RunState:
+    """`train_run` at every `train_every`-th step after warm-up."""
     since = step + 1 - warmup
     if program.train_every == 1:
         return train_run(program, state, newest, keys, step, since)
@@ -135,10 +171,11 @@ class Learned(NamedTuple):
     bonus: BonusState
     scales: ExplorerScales
     window: Window
+    method: LessonState | None
 
 
 def _learned(state: RunState) -> Learned:
-    return Learned(state.learners, state.bonus, state.scales, state.window)
+    return Learned(state.learners, state.bonus, state.scales, state.window, state.method)
 
 
 def train_run(
@@ -155,7 +192,7 @@ def train_run(
     def one(number: Int[Array, ""], part: Learned, keys: StepKeys) -> Learned:
         sampled = None
         if state.replay is not None:
-            sampled = program.layout.sample(state.replay, keys.sample, program.learner.batch_size, step + 1)
+            sampled = program.layout.sample(state.replay, keys.sample, program.batch_size, step + 1)
         batch = join(newest, sampled) if sampled is None or program.learner.uses_newest else sampled
         now = state._replace(**part._asdict())
         return _learned(improve(program, now, batch, keys.update, keys.bonus, done_before + number + 1))
@@ -189,7 +226,15 @@ def improve(
         rewards["explorer"] = explorer.rewards
         state = state._replace(bonus=bonus_state, scales=scales)
         window = _note_explorer(window, explorer, bonus_loss)
+        if program.lesson is not None:
+            assert state.method is not None
+            paid = bonus / explorer.bonus_divisor
+            state = state._replace(method=program.lesson.learn(state.method, batch, paid, program.learner.gamma, index))
     stacked = jnp.stack([rewards[role] for role in program.policies.roles])
+    if program.lesson is not None and program.batch_size > program.learner.batch_size:
+        # The batch was made larger for the option critic. It is an independent draw, so its first rows are one too.
+        rows = program.learner.batch_size + program.learner.uses_newest
+        batch, stacked = jax.tree.map(lambda leaf: leaf[:rows], batch), stacked[:, :rows]
     update = jax.vmap(program.learner.update, in_axes=(0, None, 0, None, None))
     learners, info = update(state.learners, batch, stacked, update_key, index)
     return state._replace(learners=learners, window=_note_update(window, info))

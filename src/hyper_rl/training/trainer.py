@@ -6,13 +6,12 @@ has any influence on what is computed.
 
 from __future__ import annotations
 
-import signal
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Progress, Silent
 from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
 from hyper_rl.training.session import Clock, Rows, train_steps
+from hyper_rl.training.stopping import watch_for_stop
 from hyper_rl.types import take_run
 
 
@@ -74,8 +74,12 @@ def resume(
     saving: Saving = Saving(),
     open_progress: Callable[[int], Any] | None = None,
     env_workers: int = 0,
+    env_module: str | None = None,
 ) -> dict[str, Any]:
-    """Continue a stopped run folder as if it had never stopped; a finished one just returns its result."""
+    """Continue a stopped run folder as if it had never stopped; a finished one just returns its result.
+
+    `env_module` registers the environment, where the folder does not say which module does.
+    """
     folder, config = RunFolder.open(path)
     check_precision(config)
     if extend_steps is not None:
@@ -93,7 +97,14 @@ def resume(
         # The old result goes first: killed in between, the folder is an unfinished run, never a finished short one.
         folder.result.unlink(missing_ok=True)
         write_atomically(folder.config, config.to_json())
-    return _run(config, open_loop(config, program, workers=env_workers), folder, saving, open_progress, memory)
+    return _run(
+        config,
+        open_loop(config, program, workers=env_workers, module=env_module),
+        folder,
+        saving,
+        open_progress,
+        memory,
+    )
 
 
 def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
@@ -117,7 +128,7 @@ def _run(
         warnings: list[str] = []
         loaded = read_newest(folder.checkpoints, loop.template, folder.curve, warnings.append)
         progress: Progress = stack.enter_context((open_progress or _silent)(loaded[2].step if loaded else 0))
-        asked_to_stop = stack.enter_context(_watch_for_stop())
+        asked_to_stop = stack.enter_context(watch_for_stop())
         progress.say(memory)
         for line in warnings:
             progress.say(f"warning: {line}")
@@ -130,7 +141,7 @@ def _run(
             clock = Clock(position.step, position.evaluations)
             folder.cut_curve(position.curve_bytes)
             progress.say(f"resuming {folder.path} at step {clock.step}")
-        write_rows = stack.enter_context(_open_writers(saving.writers, folder, config))
+        write_rows = stack.enter_context(_open_writers(saving.writers, folder, config, new=loaded is None))
         _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
         return _finish(config, loop, clock, folder)
 
@@ -157,6 +168,7 @@ def _train_to_end(
         progress.update(clock.step, note)
         if asked_to_stop():
             _save(folder, loop, clock, saving)
+            _write_agents(config, loop, clock, folder)
             raise Interrupted(folder.path, clock.step)
         if clock.step < config.steps and time.monotonic() - saved_at > saving.every_seconds:
             _save(folder, loop, clock, saving)
@@ -167,9 +179,7 @@ def _train_to_end(
 
 
 def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
-    policies = judged_policies(loop.program, loop.state)
-    for run in range(len(config.runs)):
-        write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
+    _write_agents(config, loop, clock, folder)
     folder.write_visits(np.asarray(loop.state.totals.visits))
     _save(folder, loop, clock, Saving(keep=1))
     if clock.steps_timed:
@@ -187,6 +197,12 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
     return result
 
 
+def _write_agents(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> None:
+    policies = judged_policies(loop.program, loop.state)
+    for run in range(len(config.runs)):
+        write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
+
+
 def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
     size = folder.curve.stat().st_size
     position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
@@ -195,8 +211,15 @@ def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
 
 
 @contextmanager
-def _open_writers(names: Sequence[str], folder: RunFolder, config: Config) -> Iterator[Callable[[Rows], None]]:
-    writers = open_writers(names, folder.path, config)
+def _open_writers(
+    names: Sequence[str], folder: RunFolder, config: Config, *, new: bool
+) -> Iterator[Callable[[Rows], None]]:
+    try:
+        writers = open_writers(names, folder.path, config)
+    except Exception:
+        if new:  # nothing has been trained: the corrected command should not find the name taken
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
     def write(table: Rows) -> None:
         for writer in writers:
@@ -212,25 +235,3 @@ def _open_writers(names: Sequence[str], folder: RunFolder, config: Config) -> It
 @contextmanager
 def _silent(first: int) -> Iterator[Progress]:
     yield Silent()
-
-
-@contextmanager
-def _watch_for_stop() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or a polite kill) asks to stop after the current chunk; a second Ctrl-C stops at once."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    try:
-        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: nobody can interrupt it from the keyboard
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
