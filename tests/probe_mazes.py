@@ -4,10 +4,12 @@ An L of two corridors along the lower and the right side of a square. An episode
 the upper end, and the reward is 1 there and 0 elsewhere. What lies inside the L is rock: nobody is ever there, so it is
 known without looking which transitions no run can have made.
 
-    . . . . . . . G
-    . . . . . . . o
-    . . . . . . . o        o  corridor, . rock, S start, G goal
-    S o o o o o o o
+    . . . . . G
+    . . . . . o
+    . . . . . o        o  corridor, . rock, S start, G goal
+    . . . . . o
+    . . . . . o
+    S o o o o o
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from hyper_rl.envs.base import Box, Discrete, StepResult, TaskSpec
 from hyper_rl.envs.room import DOWN, LEFT, RIGHT, UP
 from hyper_rl.types import Transition
 
-SIDE = 8
+SIDE = 6
 """Cells along a side."""
 STRIDE = 0.25
 """Longest move of the point along one axis; the square is [-1, 1] x [-1, 1]."""
@@ -71,24 +73,23 @@ class PointMaze(eqx.Module):
 
 
 class GridMaze(eqx.Module):
-    """Discrete: corridors one cell wide, four moves, fourteen of which lead to the goal; seen is the cell's number."""
+    """Discrete: corridors one cell wide, four moves, ten of which lead to the goal; seen is the cell's number."""
 
-    horizon: int = 30
-    side: int = eqx.field(static=True, default=8)
+    horizon: int = 24
 
     @property
     def spec(self) -> TaskSpec:
-        cells = self.side * self.side
-        return TaskSpec("ProbeMaze-Discrete", Discrete(cells), Discrete(4), cells, (self.side, self.side))
+        cells = SIDE * SIDE
+        return TaskSpec("ProbeMaze-Discrete", Discrete(cells), Discrete(4), cells, (SIDE, SIDE))
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
-        return jnp.asarray((self.side - 1) * self.side, jnp.int32)
+        return jnp.asarray((SIDE - 1) * SIDE, jnp.int32)
 
     def step(self, state: Int[Array, ""], action: Int[Array, ""], key: PRNGKeyArray) -> StepResult:
-        moved = neighbour(state, action, self.side)
-        in_corridor = (moved // self.side == self.side - 1) | (moved % self.side == self.side - 1)
+        moved = neighbour(state, action)
+        in_corridor = (moved // SIDE == SIDE - 1) | (moved % SIDE == SIDE - 1)
         after = jnp.where(in_corridor, moved, state)
-        at_goal = after == self.side - 1
+        at_goal = after == SIDE - 1
         return StepResult(after, at_goal.astype(float), at_goal, at_goal)
 
     def observe(self, state: Int[Array, ""]) -> Int[Array, ""]:
@@ -100,17 +101,17 @@ class GridMaze(eqx.Module):
     def never_made(self, key: PRNGKeyArray, count: int) -> Transition:
         """Moves from one rock cell to another."""
         places_key, action_key = jax.random.split(key)
-        rows, columns = jax.random.randint(places_key, (2, count), 0, self.side - 1, dtype=jnp.int32)
-        places = rows * self.side + columns
+        rows, columns = jax.random.randint(places_key, (2, count), 0, SIDE - 1, dtype=jnp.int32)
+        places = rows * SIDE + columns
         actions = jax.random.randint(action_key, (count,), 0, 4, dtype=jnp.int32)
-        after = neighbour(places, actions, self.side)
-        inside = (after // self.side < self.side - 1) & (after % self.side < self.side - 1)
+        after = neighbour(places, actions)
+        inside = (after // SIDE < SIDE - 1) & (after % SIDE < SIDE - 1)
         nothing = jnp.zeros((count,), float)
         return Transition(places, actions, nothing, jnp.where(inside, after, places), jnp.zeros((count,), bool))
 
 
-def neighbour(cell: Shaped[Array, "..."], action: Shaped[Array, "..."], side: int) -> Shaped[Array, "..."]:
-    """The cell next to one, within the square."""
-    row = cell // side + (action == DOWN).astype(jnp.int32) - (action == UP).astype(jnp.int32)
-    column = cell % side + (action == RIGHT).astype(jnp.int32) - (action == LEFT).astype(jnp.int32)
-    return jnp.clip(row, 0, side - 1) * side + jnp.clip(column, 0, side - 1)
+def neighbour(cell: Shaped[Array, "..."], action: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """The cell that a move leads to in a square without rock."""
+    row = cell // SIDE + (action == DOWN).astype(jnp.int32) - (action == UP).astype(jnp.int32)
+    column = cell % SIDE + (action == RIGHT).astype(jnp.int32) - (action == LEFT).astype(jnp.int32)
+    return jnp.clip(row, 0, SIDE - 1) * SIDE + jnp.clip(column, 0, SIDE - 1)

@@ -90,7 +90,8 @@ def test_swinging_pendulums_return_what_they_do_on_the_device(float64: None) -> 
     task, episodes = Pendulum(horizon=25), TOGETHER + 1
     learners: list[Learner] = [TD3(gamma=0.99, widths=(8, 8)), TD3(gamma=0.95, widths=(8, 8))]
     spec, zero = task.spec, jnp.zeros((), float)
-    policies = stack_runs([one.policy(one.init(make_key(7 + i), spec, zero)) for i, one in enumerate(learners)])
+    untrained = jax.jit(lambda key: learners[0].policy(learners[0].init(key, spec, zero)))
+    policies = stack_runs([untrained(make_key(7 + run)) for run in range(RUNS)])
     source = EnvSource("Pendulum", factory=lambda: JaxTaskEnv(task), horizon=25)
     device = on_device(task, learners, policies, episodes)
     host = on_host(source, learners, policies, episodes)
@@ -195,15 +196,21 @@ def contents(loop: HostLoop, step: int) -> dict[str, bytes]:
 
 
 def test_judging_leaves_training_untouched_and_an_evaluation_is_known_by_its_number() -> None:
-    with closing(host_loop()) as watched, closing(host_loop()) as alone:
-        alone.advance(0, 150)
-        watched.judge(0, 3)
-        watched.advance(0, 77)
-        one, other, different = (jax.device_get(watched.judge(index, TOGETHER + 2)) for index in (3, 3, 4))
-        watched.advance(77, 150)
-        watched.judge(5, 3)
-        assert contents(watched, 150) == contents(alone, 150)
-        assert np.asarray(alone.state.learners.q).any()
+    """The same stretch of training twice, from what was stored at step 40: by itself, then with judging in between."""
+    with closing(host_loop()) as loop:
+        loop.advance(0, 40)
+        begun = loop.store(40)
+        begun = begun._replace(tree=jax.device_get(begun.tree))  # stepping on takes the arrays themselves away
+        loop.advance(40, 150)
+        alone = contents(loop, 150)
+        loop.restore(begun, 40)
+        loop.judge(0, 3)
+        loop.advance(40, 77)
+        one, other, different = (jax.device_get(loop.judge(index, TOGETHER + 2)) for index in (3, 3, 4))
+        loop.advance(77, 150)
+        loop.judge(5, 3)
+        assert contents(loop, 150) == alone
+        assert np.asarray(loop.state.learners.q).any()
     for mine, theirs in zip(one, other, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert not np.array_equal(one.estimate, different.estimate)

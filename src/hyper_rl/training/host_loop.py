@@ -13,8 +13,8 @@ its seed cannot tell from never having stopped, and what one that is not cannot 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from hyper_rl.training.program import Program, RunState, init_run_from, start_ep
 from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
 
+Call: TypeAlias = Callable[..., tuple[list[Array], Array]]
 FLAGS = 5
 """Columns of a message after the two observations: reward, terminated, truncated, success, cell."""
 
@@ -119,7 +120,7 @@ class HostLoop:
         self._tree: Any = None
         self._actions = np.zeros(0)
         self._episodes = CurrentEpisodes(self._count)
-        self._calls: dict[tuple[bool, bool], Callable[..., tuple[list[Array], Array]]] = {}
+        self._calls: dict[tuple[bool, bool], Call] = {}
 
     @property
     def state(self) -> RunState:
@@ -226,22 +227,27 @@ class HostLoop:
         whole: HostRuns = jax.tree.unflatten(self._tree, self._leaves)
         return whole
 
-    def _call(self, *, learn: bool, act: bool) -> Callable[..., tuple[list[Array], Array]]:
+    def _call(self, *, learn: bool, act: bool) -> Call:
         """The compiled step for this stage of training."""
         if (learn, act) not in self._calls:
-            program_tree, tree = self._program_tree, self._tree
-
-            def call(
-                program_leaves: list[Array], leaves: list[Array], message: Array, step: Array, warmup: Array
-            ) -> tuple[list[Array], Array]:
-                program: Program = jax.tree.unflatten(program_tree, program_leaves)
-                whole: HostRuns = jax.tree.unflatten(tree, leaves)
-                mapped = jax.vmap(partial(host_step, learn=learn, act=act), in_axes=(0, 0, 0, 0, None, None))
-                whole = mapped(program, whole.runs, whole.choice, message, step, warmup)
-                return jax.tree.leaves(whole), whole.choice.action
-
-            self._calls[learn, act] = jax.jit(call, donate_argnums=(1,))
+            self._calls[learn, act] = _compiled_step(self._program_tree, self._tree, learn, act)
         return self._calls[learn, act]
+
+
+@cache
+def _compiled_step(program_tree: Any, tree: Any, learn: bool, act: bool) -> Call:
+    """One for all loops of the same structure, so that a second one need not compile again."""
+
+    def call(
+        program_leaves: list[Array], leaves: list[Array], message: Array, step: Array, warmup: Array
+    ) -> tuple[list[Array], Array]:
+        program: Program = jax.tree.unflatten(program_tree, program_leaves)
+        whole: HostRuns = jax.tree.unflatten(tree, leaves)
+        mapped = jax.vmap(partial(host_step, learn=learn, act=act), in_axes=(0, 0, 0, 0, None, None))
+        whole = mapped(program, whole.runs, whole.choice, message, step, warmup)
+        return jax.tree.leaves(whole), whole.choice.action
+
+    return jax.jit(call, donate_argnums=(1,))
 
 
 @partial(jax.jit, static_argnames=("act",))
