@@ -254,4 +254,4 @@ def test_unknown_methods_and_impossible_probabilities_are_refused() -> None:
             make_policies("hyper", bad, 0.001)
         with pytest.raises(UserError, match="p_end"):
             Policies(0.01, bad, ("task", "explorer"))
-    assert METHODS == ("exploit", "curiosity", "decouple", "hyper")
+    assert METHODS == ("exploit", "curiosity", "decouple", "hyper", "lesson")
