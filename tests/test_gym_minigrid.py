@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -17,10 +17,12 @@ from hyper_rl.envs.gym_tasks.minigrid import (
     FETCHED,
     KINDS,
     SETTINGS,
+    MiniGridTaskEnv,
     encode_one_hot,
     encode_raw,
     encode_target,
 )
+from hyper_rl.envs.gym_tasks.minigrid_view import view
 from hyper_rl.errors import UserError
 
 LEFT, RIGHT, FORWARD, PICKUP = 0, 1, 2, 3
@@ -165,3 +167,29 @@ def test_it_is_drawn() -> None:
     env = make("Empty-5x5", render_mode="rgb_array")
     env.reset(seed=0)
     assert env.render().shape == (160, 160, 3)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_fast_view_equals_minigrids_number_by_number(name: str) -> None:
+    from minigrid.core import world_object
+    from minigrid.minigrid_env import MiniGridEnv
+
+    world, ball = MiniGridTaskEnv(name)._grid, cast(Any, world_object).Ball("green")
+    whole_view = cast(Any, MiniGridEnv).gen_obs
+    rng = np.random.default_rng(0)
+    for episode in range(30):
+        world.reset(seed=episode)
+        # Random actions rarely open a door or carry something for long.
+        for content in world.grid.grid:
+            if isinstance(content, world_object.Door):
+                content.is_open, content.is_locked = bool(rng.integers(2)), False
+        world.carrying = ball if episode % 3 == 0 else None
+        for _ in range(20):
+            world.agent_pos = (int(rng.integers(1, world.width - 1)), int(rng.integers(1, world.height - 1)))
+            _, _, terminated, *_ = world.step(int(rng.integers(7)))
+            seen = whole_view(world)
+            np.testing.assert_array_equal(view(world), seen["image"])
+            fast = world.gen_obs()
+            assert (fast["direction"], fast["mission"]) == (seen["direction"], seen["mission"])
+            if terminated:
+                break

@@ -21,6 +21,7 @@ MIXED = TaskSpec("m", Box(2, -1.0, 1.0), Discrete(5), 1)
 
 def example(spec: TaskSpec, number: int) -> Transition:
     """A transition that carries its number everywhere."""
+
     def value(space: Box | Discrete, offset: int) -> Array:
         if isinstance(space, Box):
             return jnp.asarray([number + offset + 0.125 * i for i in range(space.size)], float)

@@ -42,6 +42,7 @@ class StopsAt(Silent):
 @pytest.fixture
 def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """From now on the command is stopped at a step; None: not any more."""
+
     def arrange(at: int | None, number: signal.Signals = signal.SIGINT, times: int = 1) -> None:
         @contextmanager
         def stopping(*args: object) -> Iterator[Silent]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from hyper_rl.bonuses.counts import Counts
 from hyper_rl.bonuses.disagreement import Disagreement
 from hyper_rl.bonuses.icm import ICM
-from hyper_rl.bonuses.rnd import RND
+from hyper_rl.bonuses.rnd import LESSON_OUTPUTS, LESSON_TRUNK, RND
 from hyper_rl.errors import require_choice
 from hyper_rl.learners.dqn import DQN, minigrid_dqn
 from hyper_rl.learners.sac import SAC
@@ -71,7 +71,7 @@ ROBUST = Preset(
 )
 MINIGRID = Preset(
     learners=MappingProxyType({**PAPER.learners, "dqn": minigrid_dqn()}),
-    bonuses=PAPER.bonuses,
+    bonuses=MappingProxyType({**PAPER.bonuses, "rnd": RND(widths=LESSON_TRUNK, outputs=LESSON_OUTPUTS)}),
     bonus_scale="running-std",
     reward_scale="none",
     train_every=10,

@@ -51,9 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(words: Sequence[str]) -> int:
+    from hyper_rl.allocator import keep_freed_memory
     from hyper_rl.cli.train import run_train
     from hyper_rl.training.trainer import Interrupted
 
+    keep_freed_memory()
     try:
         return run_train(words)
     except Interrupted as stop:

@@ -76,6 +76,7 @@ def host_step(
     warmup: Int[Array, ""],
     *,
     learn: bool,
+    due: bool,
     act: bool,
 ) -> HostRuns:
     """One run: absorb the answer to `choice` at `step`, then choose for the next one (`act`: no longer warm-up)."""
@@ -84,7 +85,7 @@ def host_step(
     newest = Transition(state.env, choice.action, flags[0], next_observation, terminated)
     outcome = Outcome(newest, truncated & ~terminated, success, flags[4].astype(jnp.int32), choice.repositioning)
     keys = StepKeys.at(program, step)
-    state = absorb(program, state, outcome, observation, keys, step, warmup, learn=learn)
+    state = absorb(program, state, outcome, observation, keys, step, warmup, learn=learn, due=due)
     return HostRuns(state, choose(program, state, observation, StepKeys.at(program, step + 1).act, learn=act))
 
 
@@ -120,7 +121,7 @@ class HostLoop:
         self._tree: Any = None
         self._actions = np.zeros(0)
         self._episodes = CurrentEpisodes(self._count)
-        self._calls: dict[tuple[bool, bool], Call] = {}
+        self._calls: dict[Stage, Call] = {}
 
     @property
     def state(self) -> RunState:
@@ -138,7 +139,7 @@ class HostLoop:
             answer = self._pool.step(self._actions, final, self._seeds.of(episodes.numbers + 1))
             message = pack_step(self._spec, answer, self._dtype)
             episodes.note(self._actions, answer)
-            call = self._call(learn=step >= self._warmup, act=step + 1 >= self._warmup)
+            call = self._call(step)
             self._leaves, action = call(self._program_leaves, self._leaves, message, np.int32(step), warmup)
             self._actions = np.asarray(action)
             self.position = step + 1
@@ -227,15 +228,32 @@ class HostLoop:
         whole: HostRuns = jax.tree.unflatten(self._tree, self._leaves)
         return whole
 
-    def _call(self, *, learn: bool, act: bool) -> Call:
-        """The compiled step for this stage of training."""
-        if (learn, act) not in self._calls:
-            self._calls[learn, act] = _compiled_step(self._program_tree, self._tree, learn, act)
-        return self._calls[learn, act]
+    def _call(self, step: int) -> Call:
+        """The compiled step for this stage of training.
+
+        Whether training is due is the same question for all runs, so it is answered here: a branch on the device would
+        carry all that learning changes through it, and copy it, in steps that learn nothing.
+        """
+        since = step + 1 - self._warmup
+        stage = Stage(learn=since > 0, due=since > 0 and since % self.program.train_every == 0, act=since >= 0)
+        if stage not in self._calls:
+            self._calls[stage] = _compiled_step(self._program_tree, self._tree, stage)
+        return self._calls[stage]
+
+
+class Stage(NamedTuple):
+    """What a step does besides storing its transition."""
+
+    learn: bool
+    """Warm-up is over,"""
+    due: bool
+    """and this is one of the steps that train."""
+    act: bool
+    """The policies choose the next action."""
 
 
 @cache
-def _compiled_step(program_tree: Any, tree: Any, learn: bool, act: bool) -> Call:
+def _compiled_step(program_tree: Any, tree: Any, stage: Stage) -> Call:
     """One for all loops of the same structure, so that a second one need not compile again."""
 
     def call(
@@ -243,7 +261,8 @@ def _compiled_step(program_tree: Any, tree: Any, learn: bool, act: bool) -> Call
     ) -> tuple[list[Array], Array]:
         program: Program = jax.tree.unflatten(program_tree, program_leaves)
         whole: HostRuns = jax.tree.unflatten(tree, leaves)
-        mapped = jax.vmap(partial(host_step, learn=learn, act=act), in_axes=(0, 0, 0, 0, None, None))
+        one_run = partial(host_step, learn=stage.learn, due=stage.due, act=stage.act)
+        mapped = jax.vmap(one_run, in_axes=(0, 0, 0, 0, None, None))
         whole = mapped(program, whole.runs, whole.choice, message, step, warmup)
         return jax.tree.leaves(whole), whole.choice.action
 

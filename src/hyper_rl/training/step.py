@@ -106,8 +106,12 @@ def absorb(
     warmup: Int[Array, ""],
     *,
     learn: bool,
+    due: bool | None = None,
 ) -> RunState:
-    """Write down what happened at `step`, store it and, where `learn`, learn. The next step begins at `next_env`."""
+    """Write down what happened at `step`, store it and, where `learn`, learn. The next step begins at `next_env`.
+
+    `due`: whether training falls on this step, for a caller who knows; otherwise it is found out on the device.
+    """
     newest = outcome.transition
     episode = take_step(state.episode, newest.reward, outcome.repositioning)
     if program.lesson is not None:
@@ -129,7 +133,7 @@ def absorb(
     )
     if not learn:
         return state
-    state = train_if_due(program, state, newest, keys, step, warmup)
+    state = train_if_due(program, state, newest, keys, step, warmup, due)
     return state if program.lesson is None else decide_option(program, state, done, step)
 
 
@@ -149,11 +153,14 @@ def train_if_due(
     keys: StepKeys,
     step: Int[Array, ""],
     warmup: Int[Array, ""],
+    due: bool | None = None,
 ) -> RunState:
     """`train_run` at every `train_every`-th step after warm-up."""
     since = step + 1 - warmup
-    if program.train_every == 1:
+    if program.train_every == 1 or due is True:
         return train_run(program, state, newest, keys, step, since)
+    if due is False:
+        return state
     # Only what learning changes goes through the branch: the replay is read there, never handed back.
     part = jax.lax.cond(
         since % program.train_every == 0,

@@ -30,6 +30,7 @@ from jaxtyping import Float32, UInt8
 from numpy import integer
 
 from hyper_rl.envs.gym_tasks import require_packages
+from hyper_rl.envs.gym_tasks.minigrid_view import can_show, view
 from hyper_rl.errors import require, require_choice, unknown_name
 
 Observation = Float32[np.ndarray, " numbers"]
@@ -106,6 +107,9 @@ class MiniGridTaskEnv(gymnasium.Env[Observation, integer[Any]], EzPickle):
         setting = SETTINGS[name]
         maker = getattr(importlib.import_module("minigrid.envs"), setting.maker)
         self._grid = maker(render_mode=render_mode, **setting.keywords)
+        if can_show(self._grid):
+            # minigrid's own `step` and `reset` ask the object for what is seen, and get it faster.
+            self._grid.gen_obs = self._look
         self._encode = encode_raw if encoding == "raw" else encode_one_hot
         self._names_target = setting.names_target
         self._target = np.zeros(0, np.float32)
@@ -130,9 +134,13 @@ class MiniGridTaskEnv(gymnasium.Env[Observation, integer[Any]], EzPickle):
         return self._observation(seen), {"success": False, "cell": self._cell()}
 
     def step(self, action: integer[Any]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        seen, reward, terminated, truncated, _ = self._grid.step(action)
+        seen, reward, terminated, truncated, _ = self._grid.step(int(action))  # numpy integers compare slowly
         info = {"success": reward > 0, "cell": self._cell()}
         return self._observation(seen), float(reward), terminated, truncated, info
+
+    def _look(self) -> dict[str, Any]:
+        grid = self._grid
+        return {"image": view(grid), "direction": grid.agent_dir, "mission": grid.mission}
 
     def _observation(self, seen: dict[str, Any]) -> Observation:
         encoded = self._encode(seen["image"])
