@@ -186,7 +186,8 @@ def test_minigrid_learner_is_lessons() -> None:
     assert (learner.lr, learner.gamma, learner.batch_size) == (1e-4, 0.99, 256)
     assert (learner.double, learner.target, learner.target_every) == (False, "hard", 100)
     assert (learner.loss, learner.optimiser) == ("huber", "rmsprop")
-    assert (learner.epsilon_start, learner.epsilon_end) == (0.0, 0.0)
+    # Alone it explores by itself; beside an explorer `greedy_unless_alone` takes that away.
+    assert (learner.epsilon_start, learner.epsilon_end) == (1.0, 0.05)
     state = jax.jit(learner.init, static_argnums=1)(
         KEY, TaskSpec("MiniGrid", Box(147, 0.0, 10.0), Discrete(7), 1), ZERO
     )

@@ -188,8 +188,6 @@ def minigrid_dqn() -> DQN:
     return DQN(
         lr=1e-4,
         gamma=0.99,
-        epsilon_start=0.0,
-        epsilon_end=0.0,
         batch_size=256,
         widths=(73, 36, 64),
         head="tanh64",
