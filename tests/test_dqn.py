@@ -128,6 +128,16 @@ def test_termination_stops_the_bootstrap() -> None:
     assert float(info.loss) == pytest.approx(0.5, rel=1e-6)
 
 
+def test_a_reward_factor_is_a_larger_reward_and_leaves_the_estimate_in_the_tasks_units() -> None:
+    state = state_of(table([2.0, 0.0], [2.0, 1.0]), table([0.0, 0.0], [4.0, 9.0]))
+    tenfold, _ = update(DQN(gamma=0.5, reward_factor=10.0), state, step_from_0_to_1(0), 0.3, 1)
+    plain, _ = update(DQN(gamma=0.5), state, step_from_0_to_1(0), 3.0, 1)
+    assert leaves_equal(tenfold, plain)
+    assert float(DQN(reward_factor=10.0).estimate(state, jnp.asarray(0, jnp.int32))) == pytest.approx(0.2, rel=1e-6)
+    with pytest.raises(UserError, match=r"dqn\.reward_factor"):
+        DQN(reward_factor=0.0)
+
+
 def test_hard_target_is_copied_at_every_third_update_only() -> None:
     learner = DQN(lr=0.1, target="hard", target_every=3)
     state = state_of(table([2.0, 0.0], [2.0, 1.0]), table([0.0, 0.0], [4.0, 9.0]))
@@ -186,6 +196,7 @@ def test_minigrid_learner_is_lessons() -> None:
     assert (learner.lr, learner.gamma, learner.batch_size) == (1e-4, 0.99, 256)
     assert (learner.double, learner.target, learner.target_every) == (False, "hard", 100)
     assert (learner.loss, learner.optimiser) == ("huber", "rmsprop")
+    assert learner.reward_factor == 10.0
     # Alone it explores by itself; beside an explorer `greedy_unless_alone` takes that away.
     assert (learner.epsilon_start, learner.epsilon_end) == (1.0, 0.05)
     state = jax.jit(learner.init, static_argnums=1)(

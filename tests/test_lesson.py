@@ -314,7 +314,7 @@ def config_of(words: str) -> Config:
 
 def test_a_configuration_keeps_the_numbers_and_makes_the_program() -> None:
     words = "CartPole --method lesson --preset minigrid --beta 0.5 2 --steps 1000 --warmup 256 --lesson.rnd-scale 0.1"
-    config = config_of(f"{words} --lesson.options random task --lesson.widths 8 8")
+    config = config_of(f"{words} --lesson.options random task --lesson.widths 8 8 --lesson.bonus-factor 10")
     again = Config.from_json(config.to_json(), "config.json")
     again.check()
     program = build_program(again)

@@ -165,7 +165,7 @@ def test_the_termination_probability_in_the_target_is_clipped(logit: float, end:
 
 
 def test_the_explorer_is_paid_the_bonus_alone() -> None:
-    paid = LessonOptions().explorer_reward(ExplorerReward(0.5))
+    paid = LessonOptions(bonus_factor=10.0).explorer_reward(ExplorerReward(0.5))
     _, batch = paid(paid.init(), array(7.0, 0.0), array(1.0, -2.0), 0.99)
     np.testing.assert_allclose(np.asarray(batch.rewards), [5.0, -10.0], rtol=1e-6)
     assert float(batch.task_share) == 0.0

@@ -67,6 +67,8 @@ class DQN(eqx.Module):
     """Discount."""
     tau: float = 0.005
     """Speed of a soft target."""
+    reward_factor: float = 1.0
+    """What rewards are multiplied by before they are learned from: values then stand out from where they start."""
     epsilon_start: float = 1.0
     """Share of random actions before the first update (method exploit only)."""
     epsilon_end: float = 0.05
@@ -98,6 +100,7 @@ class DQN(eqx.Module):
         require_positive("dqn.lr", self.lr)
         require(0 <= self.gamma < 1, "dqn.gamma", self.gamma, "in [0, 1)")
         require(0 < self.tau <= 1, "dqn.tau", self.tau, "in (0, 1]")
+        require_positive("dqn.reward_factor", self.reward_factor)
         require_finite("dqn.epsilon_start", self.epsilon_start, low=0.0, high=1.0)
         require_finite("dqn.epsilon_end", self.epsilon_end, low=0.0, high=1.0)
         require_count("dqn.epsilon_updates", self.epsilon_updates)
@@ -152,7 +155,7 @@ class DQN(eqx.Module):
         return greedy_random_ties(state.network(observation[None])[0], key)
 
     def estimate(self, state: DQNState | DQNPolicy, observation: Shaped[Array, "..."]) -> Float[Array, ""]:
-        return state.network(observation[None])[0].max()
+        return state.network(observation[None])[0].max() / self.reward_factor
 
     def policy(self, state: DQNState) -> DQNPolicy:
         return DQNPolicy(state.network)
@@ -170,7 +173,8 @@ class DQN(eqx.Module):
     ) -> tuple[DQNState, UpdateInfo]:
         theirs = state.target(batch.next_observation)
         picks = state.network(batch.next_observation) if self.double else theirs
-        targets = td_target(rewards, batch.terminated, next_value(picks, theirs), self.gamma)
+        paid = self.reward_factor * rewards
+        targets = td_target(paid, batch.terminated, next_value(picks, theirs), self.gamma)
 
         loss, grads = jax.value_and_grad(q_loss)(state.network, batch.observation, batch.action, targets, self.loss)
         network, optimiser = optimise(state.network, grads, state.optimiser, self.lr)
@@ -188,6 +192,7 @@ def minigrid_dqn() -> DQN:
     return DQN(
         lr=1e-4,
         gamma=0.99,
+        reward_factor=10.0,
         batch_size=256,
         widths=(73, 36, 64),
         head="tanh64",

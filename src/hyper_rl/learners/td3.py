@@ -80,11 +80,14 @@ class TD3(eqx.Module):
         return False
 
     def check(self, spec: TaskSpec) -> None:
-        if not (isinstance(spec.action, Box) and isinstance(spec.observation, Box)):
-            raise UserError(
-                f"learner: 'td3' needs continuous observations and actions, and {spec.name} is discrete; "
-                "use 'dqn' where the actions are, or 'tabular_q' where both are"
-            )
+        if isinstance(spec.action, Box) and isinstance(spec.observation, Box):
+            return
+        if isinstance(spec.action, Box):
+            raise UserError(f"learner: 'td3' needs continuous observations, and those of {spec.name} are discrete")
+        fits = "'dqn'" if isinstance(spec.observation, Box) else "'dqn' or 'tabular_q'"
+        raise UserError(
+            f"learner: 'td3' needs continuous actions, and {spec.name} has a finite set of them; use {fits}"
+        )
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> TD3State:
         assert isinstance(spec.action, Box) and isinstance(spec.observation, Box)

@@ -29,8 +29,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from hyper_rl.envs.base import Discrete, TaskSpec
+from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.errors import UserError, require, require_count, require_finite, require_positive
+from hyper_rl.learners.base import Learner
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.option_critic import (
     Number,
@@ -81,11 +82,12 @@ class LessonOptions(eqx.Module):
     end_high: float = 0.9
     """and the largest."""
     reward_factor: float = 10.0
-    """What the option critic's task reward is multiplied by (there all rewards are, before they are stored)."""
+    """What the option critic's task reward is multiplied by, whatever the learners make of theirs."""
     rnd_scale: float = 0.0
     """Bonus in the option critic's reward; there it must be given, and the published example gives 0."""
-    bonus_factor: float = 10.0
-    """The explorer's reward is beta times this times the bonus, and nothing else."""
+    bonus_factor: float = 1.0
+    """The explorer's reward is beta times this times the bonus, and nothing else. (There all rewards are multiplied by
+    ten; here that is the learner's business: `dqn.reward_factor`, 10 under preset minigrid.)"""
     target_every: int = eqx.field(static=True, default=100)
     """Updates between two copies of the option critic's target."""
     batch_size: int = eqx.field(static=True, default=256)
@@ -114,6 +116,15 @@ class LessonOptions(eqx.Module):
             raise UserError(
                 f"method: 'lesson' needs a finite set of actions, and {spec.name} has continuous ones; it goes with a "
                 "discrete learner: dqn, tabular_q"
+            )
+
+    def check_learner(self, name: str, learner: Learner) -> None:
+        """Refuse a learner of forces before it complains of the task, whose actions are as they should be."""
+        box, choice = Box(1, -1.0, 1.0), Discrete(2)
+        if not any(_takes(learner, TaskSpec("choices", observation, choice, 1)) for observation in (box, choice)):
+            raise UserError(
+                f"learner: got {name!r}, which is for continuous actions, and method 'lesson' chooses among finitely "
+                "many; it goes with a discrete learner: dqn, tabular_q"
             )
 
     def explorer_reward(self, plain: ExplorerReward) -> ExplorerReward:
@@ -195,3 +206,11 @@ class LessonOptions(eqx.Module):
         copies = index % self.target_every == 0
         target = jax.lax.cond(copies, lambda online, _: online, lambda _, old: old, critic, state.target)
         return state._replace(critic=critic, target=target, optimiser=optimiser)
+
+
+def _takes(learner: Learner, spec: TaskSpec) -> bool:
+    try:
+        learner.check(spec)
+    except UserError:
+        return False
+    return True
