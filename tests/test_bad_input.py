@@ -56,7 +56,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     *((f"train Room --p-start {p}", ("p_start", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf")),
     *((f"train Room --p-end {p}", ("p_end", p, CHANCE)) for p in ("0", "-0.1", "1.5", "nan", "inf", "2/H")),
     # what does not fit
-    ("train Room --learner td3", ("learner", "'td3'", "Room is discrete", "'tabular_q'")),
+    ("train Room --learner td3", ("learner", "'td3'", "Room has a finite set of them", "'tabular_q'")),
     ("train MediumMaze-Easy --learner tabular_q", ("learner", "'tabular_q'", "MediumMaze-Easy", "use 'td3'")),
     ("train MediumMaze-Easy --bonus counts", ("bonus", "'counts'", "MediumMaze-Easy", "use 'disagreement'")),
     ("train Room --method exploit --bonus counts", ("bonus", "'counts'", "must be left out", "'exploit'")),

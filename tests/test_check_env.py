@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hyper_rl.cli.check_env import run_check_env
-from hyper_rl.cli.env_arguments import read_value, split_env_arguments
+from hyper_rl.cli.env_arguments import read_value, split_env_arguments, write_env_arguments
 from hyper_rl.envs.check_env import Finding, check_environment
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.errors import UserError
@@ -171,11 +171,33 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["toy/Walk-v0", "--env-module", "toy_envs", "--steps", "200", "--env.fault", "None", "--env.at=4"]
     assert run_check_env(words) == 0
     said = capsys.readouterr()
-    assert "Ready: hyper-rl train toy/Walk-v0" in said.out and "td3" in said.out and said.err == ""
+    ready = "Ready: hyper-rl train toy/Walk-v0 --env-module toy_envs --env.fault None --env.at 4\n"
+    assert ready in said.out and "td3" in said.out and said.err == ""
     assert run_check_env([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["trainable"] and document["env"] == "toy/Walk-v0"
     assert {"spaces", "reward", "learner", "memory"} <= {finding["topic"] for finding in document["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "train"),
+    [
+        (
+            "toy/Walk-v0 --env-module toy_envs --horizon 20 --success reward",
+            "toy/Walk-v0 --env-module toy_envs --success reward --horizon 20",
+        ),
+        ("CartPole-v1 --success terminated", "CartPole-v1 --success terminated"),
+        ("Room", "Room"),
+        ("hyper_rl/Room-v0", "Room --backend gymnasium"),
+        ("Room --success reward --horizon 9", "Room --backend gymnasium --success reward --horizon 9"),
+    ],
+)
+def test_ready_repeats_what_was_said_of_the_environment(
+    words: str, train: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_check_env([*words.split(), "--steps", "20"]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == f"Ready: hyper-rl train {train}"
 
 
 def test_the_command_says_1_where_training_is_impossible(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,6 +205,11 @@ def test_the_command_says_1_where_training_is_impossible(capsys: pytest.CaptureF
     assert "Cannot be trained on" in capsys.readouterr().out
     assert run_check_env(["toy/Picture-v0", "--env-module", "toy_envs", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["trainable"] is False
+
+
+def test_environment_arguments_are_written_as_they_are_read() -> None:
+    given = {"a": 2, "b": "two words", "c": "2", "d": None, "e": (1, 2), "f": "--x", "g": True, "h": -1.5}
+    assert split_env_arguments(write_env_arguments(given)) == ([], given)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 
 from hyper_rl import __version__
 from hyper_rl.cli.main import main
+from hyper_rl.cli.tables import print_result
 
 pytestmark = pytest.mark.xdist_group("command")  # one process, so that each program compiles once
 
@@ -78,6 +79,7 @@ def test_train_help_shows_every_hyper_parameter_and_the_defaults_of_the_preset(
         shown[preset] = capsys.readouterr().out
     for option in ("--method", "--learner", "--bonus", "--beta", "--steps", "--seeds", "--seed", "--warmup", "--out"):
         assert option in shown["robust"]
+    assert shown["robust"].splitlines()[0].endswith(" TASK")
     for option in ("--td3.tau", "--tabular-q.step-size", "--disagreement.share", "--room.subgoal", "--eval-every"):
         assert option in shown["robust"]
     rates = [re.search(r"--disagreement\.lr.*?default: ([\d.e-]+)", shown[name], re.DOTALL) for name in shown]
@@ -177,6 +179,17 @@ def test_another_process_gives_the_same_bytes_and_a_table(
     assert all(f"{beta:g}" in said.out for beta in BETAS)
     for name in ("visits.csv", *(f"runs/{run}/agent/policy.safetensors" for run in range(6))):
         assert (often / name).read_bytes() == (trained.folder / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(("has_cells", "told"), [(True, "0.25"), (False, "-")])
+def test_cells_are_told_only_where_the_task_has_some(
+    has_cells: bool, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = {"beta": 1.0, "success": 1.0, "return": 1.0, "behaviour_success": 1.0, "goals": 3, "finite": True}
+    result = {"method": "hyper", "task": "Room", "steps": 9, "preset": "paper"}
+    print_result({**result, "runs": [{**run, "cells_visited": 0.25}]}, Path("run"), has_cells=has_cells)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "yes" in line)
+    assert row.replace("│", " ").split()[-2] == told
 
 
 def test_the_default_folder_is_named_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

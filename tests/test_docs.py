@@ -14,12 +14,14 @@ import pytest
 import tyro
 
 from hyper_rl.cli.check_env import CheckEnvOptions
+from hyper_rl.cli.claims import ClaimsOptions
 from hyper_rl.cli.demo import DemoOptions
 from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.evaluate import EvaluateOptions
 from hyper_rl.cli.linear import LinearArgs
 from hyper_rl.cli.main import COMMANDS, main
 from hyper_rl.cli.render import RenderOptions
+from hyper_rl.cli.study import StudyOptions
 from hyper_rl.cli.tasks import TasksOptions
 from hyper_rl.cli.train import parse
 from hyper_rl.cli.train_options import default_options, resolve
@@ -34,10 +36,12 @@ PAGES = [
 ]
 OPTIONS: dict[str, Any] = {
     "check-env": CheckEnvOptions,
+    "claims": ClaimsOptions,
     "demo": DemoOptions,
     "evaluate": EvaluateOptions,
     "linear": LinearArgs,
     "render": RenderOptions,
+    "study": StudyOptions,
     "tasks": TasksOptions,
 }
 

@@ -63,10 +63,9 @@ def test_they_are_what_the_loop_expects() -> None:
 def test_the_learner_answers_the_probe() -> None:
     judged = page()["judged"]
     assert judged["success"] == 1.0
-    assert judged["critic_estimate"] == pytest.approx(0.95, abs=0.01)
+    assert judged["critic_estimate"] == pytest.approx(0.9, abs=0.01)
 
 
-@pytest.mark.xfail(strict=True, reason="open: in 5,000 steps the pair of the page does not solve the small room yet")
 def test_the_pair_learns_the_room() -> None:
     agent = page()["agent"]
     assert agent.config.learner == "linear_q" and agent.config.bonus == "simhash"
@@ -79,10 +78,10 @@ def test_the_bonus_fell_where_the_run_has_been_and_not_elsewhere() -> None:
     state = jax.tree.map(lambda leaf: leaf[0], agent._loop.state)
     fresh = bonus.init(jax.random.key(0), spec)
     visits = np.asarray(state.totals.visits)
-    often = numbers(*np.flatnonzero(visits >= 100))
+    often = numbers(*np.flatnonzero(visits >= 50))
     assert len(often) >= 10
     paid = np.asarray(bonus.reward(state.bonus, moves(often)))
-    assert (paid <= 0.1 + 1e-6).all() and (np.asarray(bonus.reward(fresh, moves(often))) == 1).all()
+    assert (paid <= 50**-0.5 + 1e-6).all() and (np.asarray(bonus.reward(fresh, moves(often))) == 1).all()
     # Codes nobody has: those with no visit. They are still worth as much as on the first day.
     assert int((np.asarray(state.bonus.visits) == 0).sum()) > 16_000
     assert float(jax.lax.rsqrt(jnp.maximum(state.bonus.visits, 1).astype(float)).max()) == 1.0

@@ -134,5 +134,7 @@ def test_an_environment_is_opened_by_its_id_with_its_renderer(monkeypatch: pytes
         assert len(list(frames_of_gymnasium(env, plays))) == 4
     finally:
         del gymnasium.registry["test_render/Drifting-v0"]
+    with pytest.raises(UserError, match=r"^environment toy/Walk-v0: cannot be rendered, .* it offers none$"):
+        open_rendering(EnvSource("toy/Walk-v0", module="toy_envs"))
     with pytest.raises(UserError, match="made by a function"):
         open_rendering(EnvSource("Drifting", factory=Drifting))

@@ -242,9 +242,14 @@ def test_hyper_parameters_of_the_paper_preset_are_the_authors() -> None:
 
 
 def test_discrete_tasks_and_impossible_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="tabular_q"):
-        TD3().check(TaskSpec("grid", Discrete(4), Discrete(2), 4))
+    box, few = Box(2, -1.0, 1.0), Discrete(2)
     TD3().check(SPEC)
+    with pytest.raises(UserError, match=r"'td3' needs continuous actions, and grid .*use 'dqn' or 'tabular_q'$"):
+        TD3().check(TaskSpec("grid", few, few, 2))
+    with pytest.raises(UserError, match=r"'td3' needs continuous actions, and cart .*use 'dqn'$"):
+        TD3().check(TaskSpec("cart", box, few, 1))
+    with pytest.raises(UserError, match=r"'td3' needs continuous observations, and those of odd are discrete"):
+        TD3().check(TaskSpec("odd", few, box, 2))
     bad: dict[str, Any] = {"lr": 0.0, "gamma": 1.5, "tau": 0.0, "batch_size": 0, "policy_delay": 0, "widths": ()}
     for name, value in bad.items():
         with pytest.raises(UserError, match=f"td3.{name}"):

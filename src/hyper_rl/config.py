@@ -116,7 +116,7 @@ class Config:
             self.bonus,
             f"a bonus when the method is {self.method}",
         )
-        build_parts(self).check()
+        build_parts(self).check(self.learner)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
@@ -155,9 +155,10 @@ class Parts:
     bonus: Bonus | None
     lesson: LessonOptions | None
 
-    def check(self) -> None:
-        if self.lesson is not None:  # first: what it asks of the task, it asks of the learner too
+    def check(self, learner_name: str) -> None:
+        if self.lesson is not None:  # first: it knows what fits it, where the learner only knows what fits the task
             self.lesson.check(self.task.spec)
+            self.lesson.check_learner(learner_name, self.learner)
         self.learner.check(self.task.spec)
         if self.bonus is not None:
             self.bonus.check(self.task.spec)

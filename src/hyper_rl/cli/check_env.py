@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import tyro
 
-from hyper_rl.cli.env_arguments import split_env_arguments
+from hyper_rl.cli.env_arguments import split_env_arguments, write_env_arguments
 from hyper_rl.envs.base import TaskSpec
 from hyper_rl.envs.check_env import Finding, check_environment
 from hyper_rl.envs.host_env import EnvSource
@@ -54,8 +55,26 @@ def run_check_env(words: Sequence[str]) -> int:
         document = {"env": source.env_id, "trainable": trainable, "findings": [asdict(f) for f in findings]}
         print(json.dumps(document))
     else:
-        _print_findings(source.env_id, findings, trainable)
+        _print_findings(source.env_id, findings, shlex.join(_train_words(options, kwargs)) if trainable else None)
     return 0 if trainable else 1
+
+
+def _train_words(options: CheckEnvOptions, kwargs: Mapping[str, Any]) -> list[str]:
+    """The command that trains on what was looked at: everything that was said of the environment is said again."""
+    ours = {entry.gym_id: name for name, entry in TASKS.items() if entry.gym_id is not None}
+    name = ours.get(options.env_id, options.env_id)
+    said: list[str] = []
+    if options.env_module is not None:
+        said += ["--env-module", options.env_module]
+    if options.success != "info":
+        said += ["--success", options.success]
+    said += write_env_arguments(kwargs)
+    entry = TASKS.get(name)
+    # By its plain name alone a task with a JAX version would run as that, which is not what was looked at.
+    if entry is not None and entry.make is not None and (said or name != options.env_id):
+        said = ["--backend", entry.backends[-1], *said]
+    horizon = [] if options.horizon is None else ["--horizon", str(options.horizon)]
+    return ["hyper-rl", "train", name, *said, *horizon]
 
 
 def _gymnasium_id(name: str) -> str:
@@ -80,7 +99,8 @@ def _learner(task: TaskSpec) -> Finding:
     return Finding("learner", "ok", f"{' or '.join(fitting)} fits these spaces", {"fits": fitting})
 
 
-def _print_findings(env_id: str, findings: list[Finding], trainable: bool) -> None:
+def _print_findings(env_id: str, findings: list[Finding], ready: str | None) -> None:
+    """`ready`: the command to train with, where that is possible."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -96,8 +116,8 @@ def _print_findings(env_id: str, findings: list[Finding], trainable: bool) -> No
     for finding in findings:
         if "dimensions" in finding.data:
             _print_dimensions(console, finding.data["dimensions"])
-    if trainable:
-        console.print(f"Ready: hyper-rl train {env_id}", highlight=False, markup=False, soft_wrap=True)
+    if ready is not None:
+        console.print(f"Ready: {ready}", highlight=False, markup=False, soft_wrap=True)
     else:
         console.print("Cannot be trained on as it is: see the lines marked problem.", highlight=False)
 

@@ -6,7 +6,7 @@ They are taken out before the other options are read, because nobody knows their
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyper_rl.errors import UserError
@@ -38,6 +38,16 @@ def split_env_arguments(words: Sequence[str]) -> tuple[list[str], dict[str, Any]
             raise UserError(f"env.{key}: given twice, {found[key]!r} and {read_value(text)!r}")
         found[key] = read_value(text)
     return rest, found
+
+
+def write_env_arguments(arguments: Mapping[str, Any]) -> list[str]:
+    """The words that `split_env_arguments` reads the same arguments from."""
+    words: list[str] = []
+    for key, value in arguments.items():
+        plain = isinstance(value, str) and read_value(value) == value
+        text = value if plain else repr(value)
+        words += [f"{PREFIX}{key}={text}"] if text.startswith("--") else [f"{PREFIX}{key}", text]
+    return words
 
 
 def read_value(text: str) -> Any:

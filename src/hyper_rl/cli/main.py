@@ -15,6 +15,8 @@ Curiosity-driven exploration that needs no tuning of beta.
   tasks          list the tasks
   check-env ID   look at a Gymnasium environment before training on it
   render RUN     a moving picture of a trained agent
+  study NAME     a figure or table of the paper, or a grid of runs from a TOML file
+  claims DIR...  what the runs of studies say about each claim of the paper
   demo           Hyper and UCB-Q in the room over three betas, with pictures
   linear MDP     Linear-UCB-Hyper and LSVI-UCB on a linear MDP
 
@@ -61,6 +63,29 @@ def _train(words: Sequence[str]) -> int:
     except Interrupted as stop:
         print(f"hyper-rl: {stop}", file=sys.stderr)
         return 130
+
+
+def _study(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.allocator import keep_freed_memory
+    from hyper_rl.cli.study import StudyOptions, run_study_command
+    from hyper_rl.studies.runner import StudyInterrupted
+
+    keep_freed_memory()
+    try:
+        return run_study_command(tyro.cli(StudyOptions, prog="hyper-rl study", args=list(words)))
+    except StudyInterrupted as stop:
+        print(f"hyper-rl: {stop}", file=sys.stderr)
+        return 130
+
+
+def _claims(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.claims import ClaimsOptions, run_claims
+
+    return run_claims(tyro.cli(ClaimsOptions, prog="hyper-rl claims", args=list(words)))
 
 
 def _evaluate(words: Sequence[str]) -> int:
@@ -111,6 +136,8 @@ def _linear(words: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
+    "study": _study,
+    "claims": _claims,
     "evaluate": _evaluate,
     "tasks": _tasks,
     "check-env": _check_env,

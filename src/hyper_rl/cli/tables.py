@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 
-def print_result(result: dict[str, Any], folder: Path) -> None:
-    """One line per beta: means over seeds."""
+def print_result(result: dict[str, Any], folder: Path, *, has_cells: bool) -> None:
+    """One line per beta: means over seeds. Without `has_cells` the task is all one cell, of which nothing is told."""
     from rich.console import Console
     from rich.table import Table
 
@@ -24,7 +24,7 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
             str(len(runs)),
             *(show(mean(runs, name)) for name in ("success", "return", "behaviour_success")),
             show(mean(runs, "goals"), 0),
-            show(mean(runs, "cells_visited")),
+            show(mean(runs, "cells_visited") if has_cells else None),
             "yes" if all(run["finite"] for run in runs) else "NO",
         )
     console = Console()

@@ -17,7 +17,7 @@ from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
-from hyper_rl.config import Config
+from hyper_rl.config import Config, make_task
 from hyper_rl.errors import UserError
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.run_folder import RunFolder
@@ -55,7 +55,8 @@ def run_train(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:
-        print_result(result, folder)
+        task = make_task(config.task, config.task_options, config.host)
+        print_result(result, folder, has_cells=task.spec.cells > 1)
     return 0
 
 

@@ -42,7 +42,7 @@ GROUPS = (*LEARNER_GROUPS, *BONUS_GROUPS, "lesson", "room")
 class TrainOptions:
     """Train K seeds at every beta as one program."""
 
-    task: tyro.conf.Positional[str | None] = None
+    task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
     """Task to train on (see `hyper-rl tasks`), or any Gymnasium id; --env.KEY VALUE sets its keyword arguments."""
     method: str = "hyper"
     """exploit, curiosity, decouple, hyper or lesson."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -71,9 +72,25 @@ def open_rendering(source: EnvSource) -> HostEnv:
         raise UserError(f"environment {source.env_id}: made by a function; only one made by its id can be rendered")
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo's own default asks for a screen
-    env = replace(source, kwargs={**source.kwargs, "render_mode": "rgb_array"}).make()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*render_mode")  # Gymnasium's own words for what is refused below
+        try:
+            env = replace(source, kwargs={**source.kwargs, "render_mode": "rgb_array"}).make()
+        except UserError as error:
+            if "render_mode" not in str(error):
+                raise
+            raise _no_picture(source.env_id, ()) from error  # it takes no render mode at all
+    modes = tuple(env.env.metadata.get("render_modes") or ())
+    if "rgb_array" not in modes or env.env.render_mode != "rgb_array":
+        env.close()
+        raise _no_picture(source.env_id, modes)
     _follow(env.env.unwrapped)
     return env
+
+
+def _no_picture(env_id: str, modes: tuple[str, ...]) -> UserError:
+    offered = f"it offers {', '.join(str(mode) for mode in modes)}" if modes else "it offers none"
+    return UserError(f"environment {env_id}: cannot be rendered, which takes render mode 'rgb_array'; {offered}")
 
 
 def _follow(env: Any) -> None:

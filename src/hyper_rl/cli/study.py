@@ -1,0 +1,174 @@
+"""`hyper-rl study`: run a study of the paper, or one's own study file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from hyper_rl.cli.tables import mean, show
+from hyper_rl.errors import UserError, require, require_count
+from hyper_rl.studies.plan import plan_study
+from hyper_rl.studies.runner import run_study
+from hyper_rl.studies.store import StudyResult, read_study
+from hyper_rl.studies.study_file import SCALES, StudyFile, builtin_studies, find_study, parse_study
+from hyper_rl.training.trainer import Saving
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Run a grid of runs into one folder; the same command goes on with a stopped one."""
+
+    study: tyro.conf.Positional[str | None] = None
+    """Name of a study (see --list), or the path of a study file."""
+    scale: Literal["paper", "quick"] = "paper"
+    """paper: the file as it stands; quick: with its [scale.quick], minutes on two cores."""
+    out: Path | None = None
+    """Study folder to create or to go on with."""
+    list_studies: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """List the studies that come with the package."""
+    plan: bool = False
+    """Only check the study and show its groups."""
+    env_workers: int = 0
+    """Processes for slow environments; 0: in this one."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints."""
+    figures: bool = True
+    """Draw the study's figures into its folder (needs the extra `plots`)."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def run_study_command(options: StudyOptions) -> int:
+    require(options.checkpoint_seconds > 0, "checkpoint_seconds", options.checkpoint_seconds, "a number > 0")
+    require_count("env_workers", options.env_workers, low=0)
+    if options.list_studies:
+        return _list(options.json)
+    if options.study is None:
+        raise UserError("study: missing; name one (see: hyper-rl study --list) or give the path of a .toml file")
+    study = find_study(options.study)
+    if options.plan:
+        return _show_plan(study, options)
+    if options.out is None:
+        raise UserError(f"out: missing; say where the results go: hyper-rl study {options.study} --out DIR")
+    saving = Saving(options.checkpoint_seconds)
+    outcome = run_study(
+        study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr
+    )
+    result = read_study(options.out)
+    figures = _draw(result, options.out / "figures") if options.figures else []
+    rows = table_rows(result)
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "study": result.name,
+                    "scale": result.scale,
+                    "folder": str(options.out),
+                    "runs": len(result.runs),
+                    "groups_computed": list(outcome.computed),
+                    "figures": [path.name for path in figures],
+                    "rows": rows,
+                }
+            )
+        )
+    else:
+        _print(result, rows, options.out)
+        if figures:
+            print(f"figures: {options.out / 'figures'} ({len(figures)} files)")
+    return 0
+
+
+def _draw(result: StudyResult, folder: Path) -> list[Path]:
+    """The figures; a study that is done is not lost because nothing can draw it here."""
+    from hyper_rl.report.study_figures import draw_study
+
+    try:
+        return draw_study(result, folder)
+    except UserError as error:
+        print(f"no figures: {error}; then the same command draws them", file=sys.stderr)
+        return []
+
+
+def table_rows(result: StudyResult) -> list[dict[str, Any]]:
+    """One row per group: what its runs came to, over betas and seeds."""
+    rows = []
+    for name in dict.fromkeys(run.group for run in result.runs):
+        runs = result.select(group=name)
+        finals = [{key: None if value != value else value for key, value in run.final.items()} for run in runs]
+        rows.append(
+            {
+                "group": name,
+                "runs": len(runs),
+                "betas": len({run.beta for run in runs}),
+                "success": mean(finals, "success"),
+                "return": mean(finals, "return"),
+                "behaviour": mean(finals, "behaviour_success"),
+            }
+        )
+    return rows
+
+
+def _print(result: StudyResult, rows: list[dict[str, Any]], out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{result.title} (scale {result.scale}, {len(result.runs)} runs)")
+    for name in ("group", "runs", "betas", "success", "return", "behaviour"):
+        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
+    for row in rows:
+        numbers = (show(row["success"]), show(row["return"], 3), show(row["behaviour"]))
+        table.add_row(str(row["group"]), str(row["runs"]), str(row["betas"]), *numbers)
+    console = Console()
+    console.print(table)
+    console.print("means over betas and seeds; every run has a row in results.csv", highlight=False)
+    console.print(f"study folder: {out}", highlight=False, soft_wrap=True)
+
+
+def _list(as_json: bool) -> int:
+    entries = []
+    for name, text in builtin_studies().items():
+        study = parse_study(text, name, f"{name}.toml", builtin=True)
+        scales = [scale for scale in SCALES if scale == "paper" or scale in study.scales]
+        entries.append({"study": name, "title": study.title, "description": study.description, "scales": scales})
+    if as_json:
+        print(json.dumps({"studies": entries}))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="studies")
+    for column in ("study", "scales", "title"):
+        table.add_column(column)
+    for entry in entries:
+        table.add_row(str(entry["study"]), ", ".join(entry["scales"]), str(entry["title"]))
+    Console().print(table)
+    return 0
+
+
+def _show_plan(study: StudyFile, options: StudyOptions) -> int:
+    groups = plan_study(study, options.scale)
+    total = sum(group.run_steps for group in groups)
+    runs = sum(len(group.config.runs) for group in groups)
+    if options.json:
+        entries = [
+            {
+                "name": group.name,
+                "labels": dict(group.labels),
+                "betas": list(group.config.betas),
+                "seeds": list(group.config.seeds),
+                "steps": group.config.steps,
+            }
+            for group in groups
+        ]
+        print(json.dumps({"study": study.name, "runs": runs, "run_steps": total, "groups": entries}))
+        return 0
+    for group in groups:
+        config = group.config
+        print(f"{group.name}: {len(config.betas)} betas x {len(config.seeds)} seeds x {config.steps:,} steps")
+    print(f"{len(groups)} groups, {runs:,} runs, {total:,} run-steps")
+    return 0

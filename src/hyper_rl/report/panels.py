@@ -1,0 +1,131 @@
+"""How the runs of a study are laid out in a figure: panels side by side, one line in each for every series.
+
+What changes the question (the task and its options) makes panels; what changes the answer (method, preset, lengths and
+whatever else a study varies) makes series. Colour tells methods apart, the stroke the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hyper_rl.studies.store import RunResult
+
+COLOURS = {
+    "hyper": "#0b7a75",
+    "curiosity": "#d1603d",
+    "decouple": "#5b5ea6",
+    "exploit": "#7a7a7a",
+    "lesson": "#b8860b",
+}
+"""One colour per method, in every figure; told apart by lightness too, for printing in grey."""
+STROKES = ("-", "--", ":", "-.")
+NAMES = {"hyper": "Hyper", "curiosity": "Curiosity", "decouple": "Decouple", "exploit": "Exploit", "lesson": "LESSON"}
+TABULAR_NAMES = {**NAMES, "curiosity": "UCB-Q", "exploit": "Q-learning"}
+DEEP_NAMES = {"td3": "TD3", "dqn": "DQN", "sac": "SAC"}
+METHOD_ORDER = ("exploit", "curiosity", "decouple", "lesson", "hyper")
+"""Hyper last: what is drawn last lies on top."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The runs behind one line, at every beta they have."""
+
+    name: str
+    method: str
+    colour: str
+    stroke: str
+    runs: tuple[RunResult, ...]
+
+    @property
+    def betas(self) -> list[float]:
+        return sorted({run.beta for run in self.runs})
+
+    def at(self, beta: float) -> list[RunResult]:
+        return [run for run in self.runs if run.beta == beta]
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    series: tuple[Series, ...]
+
+    @property
+    def runs(self) -> list[RunResult]:
+        return [run for series in self.series for run in series.runs]
+
+
+def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
+    """In the order of the study."""
+    varied = _varied(runs)
+    asks = [key for key in varied if _is_question(key)]
+    answers = [key for key in varied if not _is_question(key)]
+    panels = []
+    for question in _distinct(_values(run, asks) for run in runs):
+        mine = [run for run in runs if _values(run, asks) == question]
+        task = str(mine[0].labels.get("task", ""))
+        extra = [f"{_short(key)} = {_said(value)}" for key, value in zip(asks, question, strict=True) if key != "task"]
+        panels.append(Panel(", ".join([task, *extra]), _series(mine, answers)))
+    return panels
+
+
+def _series(runs: Sequence[RunResult], answers: Sequence[str]) -> tuple[Series, ...]:
+    besides = [key for key in answers if key != "method"]
+    strokes = _distinct(_values(run, besides) for run in runs)
+    found = []
+    for answer in _distinct((run.labels.get("method"), *_values(run, besides)) for run in runs):
+        mine = tuple(run for run in runs if (run.labels.get("method"), *_values(run, besides)) == answer)
+        method, rest = str(answer[0]), answer[1:]
+        said = [f"{_short(key)} {_said(value)}" for key, value in zip(besides, rest, strict=True)]
+        stroke = STROKES[strokes.index(rest) % len(STROKES)]
+        name = ", ".join([method_name(method, str(mine[0].labels.get("learner", ""))), *said])
+        found.append(Series(name, method, COLOURS.get(method, "#333333"), stroke, mine))
+    known = {method: place for place, method in enumerate(METHOD_ORDER)}
+    return tuple(sorted(found, key=lambda series: known.get(series.method, -1)))
+
+
+def method_name(method: str, learner: str) -> str:
+    """What a reader calls it: a learner alone has a name of its own."""
+    if method == "exploit" and learner in DEEP_NAMES:
+        return DEEP_NAMES[learner]
+    return (TABULAR_NAMES if learner == "tabular_q" else NAMES).get(method, method)
+
+
+def _varied(runs: Sequence[RunResult]) -> list[str]:
+    keys = _distinct(key for run in runs for key in run.labels)
+    # Learner and bonus follow from the task where nobody sets them: they are no choice of the study by themselves.
+    follows = {"learner", "bonus"}
+    several = [key for key in keys if len({repr(run.labels.get(key)) for run in runs}) > 1]
+    return [key for key in several if key not in follows or not _follows_task(runs, key)]
+
+
+def _follows_task(runs: Sequence[RunResult], key: str) -> bool:
+    by_task: Mapping[Any, set[str]] = {run.labels.get("task"): set() for run in runs}
+    for run in runs:
+        by_task[run.labels.get("task")].add(repr(run.labels.get(key)))
+    return all(len(values) == 1 for values in by_task.values())
+
+
+def _is_question(key: str) -> bool:
+    return key == "task" or key.startswith("env.") or key.endswith(".gamma")
+
+
+def _values(run: RunResult, keys: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(run.labels.get(key) for key in keys)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def _short(key: str) -> str:
+    return key.split(".")[-1].replace("_", " ")
+
+
+def _said(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

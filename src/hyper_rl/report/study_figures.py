@@ -1,0 +1,215 @@
+"""The figures of a study, as PNG and SVG, from its stored results alone.
+
+Bands are 95% bootstrap intervals of the mean over seeds; with fewer than three seeds they are left out, because an
+interval from two numbers says nothing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from hyper_rl.report.panels import Panel, Series, lay_out
+from hyper_rl.report.plots import require_matplotlib
+from hyper_rl.studies.store import RunResult, StudyResult
+
+RESAMPLES = 2_000
+FEWEST_FOR_A_BAND = 3
+LABELS = {
+    "success": "judged success",
+    "behaviour_success": "success while training",
+    "return": "judged return",
+    "behaviour_return": "return while training",
+}
+
+
+def draw_study(result: StudyResult, folder: Path) -> list[Path]:
+    """Every figure that the runs of this study can fill."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[Path] = []
+    if not result.runs:
+        return drawn
+    panels = lay_out(result.runs)
+    column = "success" if any(run.final.get("success", 0.0) > 0 for run in result.runs) else "return"
+    if any(len(series.betas) > 1 for panel in panels for series in panel.series):
+        for name in (column, f"behaviour_{column}"):
+            drawn += _save(_against_beta(panels, name, result.title), folder / f"beta-{name}")
+    drawn += _save(_over_steps(panels, column, result.title), folder / f"curves-{column}")
+    if all(run.config.learner != "tabular_q" for run in result.runs):
+        # A table that starts optimistic promises 1/(1 - gamma) wherever it has not been: nothing to compare.
+        drawn += _save(_estimates(panels, result.title), folder / "estimates")
+    if all(_grid(run) is not None for run in result.runs) and len(panels) <= 2:
+        for number, panel in enumerate(panels):
+            name = "visits" if len(panels) == 1 else f"visits-{number + 1}"
+            drawn += _save(_visits(panel), folder / name)
+    return drawn
+
+
+def mean_band(
+    values: Float[np.ndarray, "seeds n"], seed: int = 0
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "2 n"] | None]:
+    """Mean over seeds, and the 95% bootstrap interval of it where there are seeds enough."""
+    mean = values.mean(axis=0)
+    if len(values) < FEWEST_FOR_A_BAND:
+        return mean, None
+    draws = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
+    return mean, np.percentile(values[draws].mean(axis=1), [2.5, 97.5], axis=0)
+
+
+def _against_beta(panels: Sequence[Panel], column: str, title: str) -> Any:
+    figure, axes = _axes(panels)
+    for axis, panel in zip(axes, panels, strict=True):
+        for series in panel.series:
+            values = [[run.final[column] for run in series.at(beta)] for beta in series.betas]
+            means, bands = zip(*(mean_band(np.asarray(v)[:, None]) for v in values), strict=True)
+            middle = np.concatenate(means)
+            _line(axis, series, np.asarray(series.betas), middle, marker="o", markersize=3.5)
+            if all(band is not None for band in bands):
+                low, high = np.concatenate(bands, axis=1)
+                axis.fill_between(series.betas, low, high, color=series.colour, alpha=0.15, linewidth=0)
+        axis.set_xscale("log")
+        axis.set_xlabel(r"$\beta$")
+    return _finish(figure, axes, panels, column, title)
+
+
+def _over_steps(panels: Sequence[Panel], column: str, title: str) -> Any:
+    """Over all betas together where there are several: how a user fares who picks one of them blindly."""
+    figure, axes = _axes(panels)
+    for axis, panel in zip(axes, panels, strict=True):
+        for series in panel.series:
+            steps, values = _curves(series.runs, column)
+            middle, band = mean_band(values)
+            _line(axis, series, steps / 1000, middle)
+            if band is not None:
+                axis.fill_between(steps / 1000, *band, color=series.colour, alpha=0.15, linewidth=0)
+        axis.set_xlabel("thousand steps")
+    several = any(len(series.betas) > 1 for panel in panels for series in panel.series)
+    return _finish(figure, axes, panels, column, f"{title}; mean over all betas" if several else title)
+
+
+def _estimates(panels: Sequence[Panel], title: str) -> Any:
+    """What the judged critic promises from the start (broken line) and what the policy gets (full line)."""
+    figure, axes = _axes(panels)
+    for axis, panel in zip(axes, panels, strict=True):
+        for series in panel.series:
+            for column, stroke, name in (
+                ("discounted_return", "-", series.name),
+                ("critic_estimate", "--", None),
+            ):
+                steps, values = _curves(series.runs, column)
+                axis.plot(
+                    steps / 1000, np.nanmean(values, axis=0), stroke, color=series.colour, label=name, linewidth=1.6
+                )
+        axis.set_xlabel("thousand steps")
+    text = f"{title}: return (full) and the critic's estimate of it (broken)"
+    return _finish(figure, axes, panels, "discounted_return", text, limits=None)
+
+
+def _visits(panel: Panel) -> Any:
+    """Visits of each cell, first seed: a row for every series, a column for every beta, one logarithmic scale."""
+    plt = require_matplotlib()
+    from matplotlib.colors import LogNorm
+
+    betas = sorted({run.beta for run in panel.runs})
+    rows = len(panel.series)
+    figure, axes = plt.subplots(
+        rows, len(betas), figsize=(2.1 * len(betas) + 0.9, 2.2 * rows), squeeze=False, layout="constrained"
+    )
+    counted = [run.visits.max() for run in panel.runs if run.visits is not None]
+    scale, image = LogNorm(vmin=1, vmax=max(2.0, float(max(counted)))), None
+    for row, series in zip(axes, panel.series, strict=True):
+        for axis, beta in zip(row, betas, strict=True):
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.set_facecolor("#e8e8e8")
+            runs = series.at(beta)
+            axis.set_title(rf"{series.name}, $\beta$ = {beta:g}", fontsize=8)
+            if not runs or runs[0].visits is None:
+                continue
+            counts = runs[0].visits.reshape(_grid(runs[0])).astype(float)
+            image = axis.imshow(np.where(counts > 0, counts, np.nan), cmap="viridis", norm=scale)
+    if image is not None:
+        figure.colorbar(image, ax=axes, label="visits", shrink=0.7)
+    figure.suptitle(panel.title, fontsize=10)
+    return figure
+
+
+def _grid(run: RunResult) -> tuple[int, int] | None:
+    """Rows and columns of the task's cells."""
+    if run.visits is None:
+        return None
+    from hyper_rl.config import build_program
+
+    if run.config.host is not None:
+        grid = run.config.host["spec"].get("grid")
+        return (int(grid[0]), int(grid[1])) if grid else None
+    return build_program(run.config).spec.grid
+
+
+def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndarray]:
+    """(steps, values [runs, steps]); runs of one series are judged at the same steps."""
+    shortest = min(len(run.curve["step"]) for run in runs)
+    return runs[0].curve["step"][:shortest], np.stack([run.curve[column][:shortest] for run in runs])
+
+
+def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, **how: Any) -> None:
+    axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=1.8, **how)
+
+
+def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any]]:
+    plt = require_matplotlib()
+    columns = min(len(panels), 4)
+    rows = -(-len(panels) // columns)
+    size = (max(7.0, 3.3 * columns + 0.6), 2.8 * rows + 0.7)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
+    flat = list(axes.ravel())
+    for spare in flat[len(panels) :]:
+        spare.set_visible(False)
+    return figure, flat[: len(panels)]
+
+
+def _finish(
+    figure: Any,
+    axes: Sequence[Any],
+    panels: Sequence[Panel],
+    column: str,
+    title: str,
+    limits: tuple[float, float] | None = (-0.04, 1.04),
+) -> Any:
+    for axis, panel in zip(axes, panels, strict=True):
+        axis.set_title(panel.title, fontsize=10)
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+        if limits is not None and column.endswith("success"):
+            axis.set_ylim(*limits)
+    axes[0].set_ylabel(LABELS.get(column, column.replace("_", " ")))
+    names: dict[str, Any] = {}
+    for axis in axes:
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            names.setdefault(name, handle)
+    figure.legend(names.values(), names.keys(), loc="outside lower center", ncols=min(len(names), 5), frameon=False)
+    width = int(figure.get_figwidth() * 11)
+    figure.suptitle("\n".join(textwrap.wrap(title, width)), fontsize=11)
+    return figure
+
+
+def _save(figure: Any, path: Path) -> list[Path]:
+    """Both formats: pixels for a page, lines for a paper. No date inside, so that equal results give equal files."""
+    plt = require_matplotlib()
+    kinds: dict[str, Callable[[Path], None]] = {
+        "png": lambda where: figure.savefig(where, dpi=150),
+        "svg": lambda where: figure.savefig(where, metadata={"Date": None}),
+    }
+    saved = []
+    for kind, save in kinds.items():
+        where = path.with_suffix(f".{kind}")
+        with plt.rc_context({"svg.hashsalt": "hyper-rl"}):
+            save(where)
+        saved.append(where)
+    plt.close(figure)
+    return saved

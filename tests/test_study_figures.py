@@ -1,0 +1,88 @@
+"""Figures of a study: what becomes a panel, what a line; bands; files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from hyper_rl.report.panels import lay_out, method_name
+from hyper_rl.report.study_figures import draw_study, mean_band
+from hyper_rl.studies.store import RunResult
+from made_studies import make_run, make_study, result
+
+
+def labelled(run: RunResult, labels: Mapping[str, Any]) -> RunResult:
+    return dataclasses.replace(run, labels={**run.labels, **labels})
+
+
+def runs_of(
+    method: str, labels: Mapping[str, Any] = MappingProxyType({}), betas: tuple[float, ...] = (0.1, 1.0)
+) -> list[RunResult]:
+    level = {"hyper": 1.0, "curiosity": 0.4}.get(method, 0.0)
+    curve = {"behaviour_success": np.full(10, level)}
+    final = result(level, behaviour_success=level)
+    visits = np.arange(900)
+    return [
+        labelled(make_run("Room", method, beta, seed, final, curve=curve, visits=visits), labels)
+        for beta in betas
+        for seed in range(3)
+    ]
+
+
+def test_questions_make_panels_and_answers_make_lines() -> None:
+    runs = []
+    for reward in (1.0, 10.0):
+        for lengths in ("bounded", "plain"):
+            runs += runs_of("hyper", {"env.R": reward, "lengths": lengths})
+        runs += runs_of("curiosity", {"env.R": reward, "lengths": "bounded"})
+    panels = lay_out(runs)
+    assert [panel.title for panel in panels] == ["Room, R = 1", "Room, R = 10"]
+    names = [series.name for series in panels[0].series]
+    assert names == ["UCB-Q, lengths bounded", "Hyper, lengths bounded", "Hyper, lengths plain"]  # Hyper on top
+    colours = {series.method: series.colour for series in panels[0].series}
+    assert len(set(colours.values())) == 2
+    assert {series.stroke for series in panels[0].series if series.method == "hyper"} == {"-", "--"}
+    assert panels[0].series[0].betas == [0.1, 1.0] and len(panels[0].series[0].at(1.0)) == 3
+
+
+def test_a_learner_that_follows_from_the_task_is_no_series_of_its_own() -> None:
+    runs = [*runs_of("hyper"), *[labelled(run, {"task": "Other", "learner": "dqn"}) for run in runs_of("hyper")]]
+    assert [[series.name for series in panel.series] for panel in lay_out(runs)] == [["Hyper"], ["Hyper"]]
+
+
+def test_methods_have_the_names_that_readers_know() -> None:
+    assert method_name("curiosity", "tabular_q") == "UCB-Q" and method_name("curiosity", "td3") == "Curiosity"
+    assert method_name("exploit", "dqn") == "DQN" and method_name("hyper", "sac") == "Hyper"
+
+
+def test_a_band_needs_three_seeds_and_holds_the_mean() -> None:
+    values = np.array([[0.0, 1.0], [1.0, 1.0], [0.5, 1.0]])
+    mean, band = mean_band(values)
+    assert mean.tolist() == [0.5, 1.0] and band is not None
+    assert band[0, 0] < 0.5 < band[1, 0] and band[:, 1].tolist() == [1.0, 1.0]
+    assert mean_band(values[:2])[1] is None
+
+
+def test_a_study_is_drawn_twice_to_the_same_bytes(tmp_path: Path) -> None:
+    study = make_study("figure-1", [*runs_of("hyper"), *runs_of("curiosity"), *runs_of("exploit", betas=(0.1,))])
+    drawn = [draw_study(study, tmp_path / name) for name in ("one", "two")]
+    names = {path.name for path in drawn[0]}
+    assert names == {
+        f"{stem}.{kind}"
+        for stem in ("beta-success", "beta-behaviour_success", "curves-success", "visits")
+        for kind in ("png", "svg")
+    }
+    for first, second in zip(*drawn, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+    with Image.open(tmp_path / "one" / "beta-success.png") as image:
+        assert image.width >= 1000
+
+
+def test_nothing_finished_draws_nothing(tmp_path: Path) -> None:
+    assert draw_study(make_study("figure-1", []), tmp_path / "figures") == []
