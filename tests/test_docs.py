@@ -21,6 +21,7 @@ from hyper_rl.cli.evaluate import EvaluateOptions
 from hyper_rl.cli.linear import LinearArgs
 from hyper_rl.cli.main import COMMANDS, main
 from hyper_rl.cli.render import RenderOptions
+from hyper_rl.cli.report import ReportOptions
 from hyper_rl.cli.study import StudyOptions
 from hyper_rl.cli.tasks import TasksOptions
 from hyper_rl.cli.train import parse
@@ -41,6 +42,7 @@ OPTIONS: dict[str, Any] = {
     "evaluate": EvaluateOptions,
     "linear": LinearArgs,
     "render": RenderOptions,
+    "report": ReportOptions,
     "study": StudyOptions,
     "tasks": TasksOptions,
 }

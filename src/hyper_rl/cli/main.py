@@ -17,6 +17,7 @@ Curiosity-driven exploration that needs no tuning of beta.
   render RUN     a moving picture of a trained agent
   study NAME     a figure or table of the paper, or a grid of runs from a TOML file
   claims DIR...  what the runs of studies say about each claim of the paper
+  report DIR...  one HTML page about studies: verdicts, curves, heat maps, every run
   demo           Hyper and UCB-Q in the room over three betas, with pictures
   linear MDP     Linear-UCB-Hyper and LSVI-UCB on a linear MDP
 
@@ -88,6 +89,14 @@ def _claims(words: Sequence[str]) -> int:
     return run_claims(tyro.cli(ClaimsOptions, prog="hyper-rl claims", args=list(words)))
 
 
+def _report(words: Sequence[str]) -> int:
+    import tyro
+
+    from hyper_rl.cli.report import ReportOptions, run_report
+
+    return run_report(tyro.cli(ReportOptions, prog="hyper-rl report", args=list(words)))
+
+
 def _evaluate(words: Sequence[str]) -> int:
     import tyro
 
@@ -138,6 +147,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "study": _study,
     "claims": _claims,
+    "report": _report,
     "evaluate": _evaluate,
     "tasks": _tasks,
     "check-env": _check_env,

@@ -20,6 +20,7 @@ from hyper_rl.studies.store import RunResult, StudyResult
 
 RESAMPLES = 2_000
 FEWEST_FOR_A_BAND = 3
+MARKERS = {"hyper": "o", "curiosity": "s", "decouple": "D", "exploit": "v", "lesson": "^"}
 LABELS = {
     "success": "judged success",
     "behaviour_success": "success while training",
@@ -64,11 +65,12 @@ def mean_band(
 def _against_beta(panels: Sequence[Panel], column: str, title: str) -> Any:
     figure, axes = _axes(panels)
     for axis, panel in zip(axes, panels, strict=True):
-        for series in panel.series:
+        for place, series in enumerate(panel.series):
             values = [[run.final[column] for run in series.at(beta)] for beta in series.betas]
             means, bands = zip(*(mean_band(np.asarray(v)[:, None]) for v in values), strict=True)
             middle = np.concatenate(means)
-            _line(axis, series, np.asarray(series.betas), middle, marker="o", markersize=3.5)
+            under = len(panel.series) - 1 - place
+            _line(axis, series, np.asarray(series.betas), middle, under, marker=MARKERS.get(series.method, "o"))
             if all(band is not None for band in bands):
                 low, high = np.concatenate(bands, axis=1)
                 axis.fill_between(series.betas, low, high, color=series.colour, alpha=0.15, linewidth=0)
@@ -81,10 +83,10 @@ def _over_steps(panels: Sequence[Panel], column: str, title: str) -> Any:
     """Over all betas together where there are several: how a user fares who picks one of them blindly."""
     figure, axes = _axes(panels)
     for axis, panel in zip(axes, panels, strict=True):
-        for series in panel.series:
+        for place, series in enumerate(panel.series):
             steps, values = _curves(series.runs, column)
             middle, band = mean_band(values)
-            _line(axis, series, steps / 1000, middle)
+            _line(axis, series, steps / 1000, middle, len(panel.series) - 1 - place)
             if band is not None:
                 axis.fill_between(steps / 1000, *band, color=series.colour, alpha=0.15, linewidth=0)
         axis.set_xlabel("thousand steps")
@@ -157,8 +159,11 @@ def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndar
     return runs[0].curve["step"][:shortest], np.stack([run.curve[column][:shortest] for run in runs])
 
 
-def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, **how: Any) -> None:
-    axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=1.8, **how)
+def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, under: int, **how: Any) -> None:
+    """`under`: how many lines are drawn after this one. It is the wider for it, so that equal curves all show."""
+    width = 1.5 + 1.1 * min(under, 4)
+    size = 3.5 + 1.5 * min(under, 4)
+    axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=width, markersize=size, **how)
 
 
 def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any]]:

@@ -3,6 +3,8 @@
 The loop index lives outside the run axis: warm-up, policy delay and replay position are the same number for every
 run, so no branch turns into a select. The trip count is traced, so one compilation serves every chunk length, and the
 state is donated, so the replay is written in place. How a run is cut into chunks never changes what it computes.
+
+Where there are several devices, each of them does all this for its share of the runs (`sharding`).
 """
 
 from __future__ import annotations
@@ -13,21 +15,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
 from hyper_rl.training.evaluation import Judgement, evaluate
 from hyper_rl.training.loop import Stored, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run
+from hyper_rl.training.sharding import SHARDED, SHARED, over_runs, place, run_mesh
 from hyper_rl.training.step import step_run
 
 
-@jax.jit
-def init_runs(program: Program) -> RunState:
+@partial(jax.jit, static_argnames=("mesh",))
+def init_runs(program: Program, *, mesh: Mesh | None = None) -> RunState:
     """The state of all runs before the first step."""
-    return jax.vmap(init_run)(program)
+    return over_runs(jax.vmap(init_run), mesh, (SHARDED,))(program)
 
 
-@partial(jax.jit, static_argnames=("learn",), donate_argnames=("state",))
+@partial(jax.jit, static_argnames=("learn", "mesh"), donate_argnames=("state",))
 def advance(
     program: Program,
     state: RunState,
@@ -36,51 +40,69 @@ def advance(
     warmup: Int[Array, ""],
     *,
     learn: bool,
+    mesh: Mesh | None = None,
 ) -> RunState:
     """All runs from step `first` up to, but not including, step `last`."""
     step_all = jax.vmap(partial(step_run, learn=learn), in_axes=(0, 0, None, None))
-    return jax.lax.fori_loop(first, last, lambda step, s: step_all(program, s, step, warmup), state)
+
+    def advance_share(
+        program: Program, state: RunState, first: Int[Array, ""], last: Int[Array, ""], warmup: Int[Array, ""]
+    ) -> RunState:
+        return jax.lax.fori_loop(first, last, lambda step, s: step_all(program, s, step, warmup), state)
+
+    specs = (SHARDED, SHARDED, SHARED, SHARED, SHARED)
+    return over_runs(advance_share, mesh, specs)(program, state, first, last, warmup)
 
 
-def advance_to(program: Program, state: RunState, first: int, last: int, warmup: int) -> RunState:
+def advance_to(
+    program: Program, state: RunState, first: int, last: int, warmup: int, *, mesh: Mesh | None = None
+) -> RunState:
     """`advance` with Python numbers, split where warm-up ends: before it nothing learns."""
     as_step = partial(jnp.asarray, dtype=jnp.int32)
     for begin, end, learn in ((first, min(last, warmup), False), (max(first, warmup), last, True)):
         if begin < end:
-            state = advance(program, state, as_step(begin), as_step(end), as_step(warmup), learn=learn)
+            state = advance(program, state, as_step(begin), as_step(end), as_step(warmup), learn=learn, mesh=mesh)
     return state
 
 
-_evaluate = jax.jit(evaluate, static_argnames=("episodes",))
+@partial(jax.jit, static_argnames=("episodes", "mesh"))
+def _evaluate(
+    program: Program, state: RunState, index: Int[Array, ""], *, episodes: int, mesh: Mesh | None
+) -> Judgement:
+    return over_runs(partial(evaluate, episodes=episodes), mesh, (SHARDED, SHARDED, SHARED))(program, state, index)
 
 
 class DeviceLoop:
     """Runs of a JAX task."""
 
     def __init__(self, program: Program, warmup: int, state: RunState | None = None) -> None:
-        self.program, self._warmup, self._state = program, warmup, state
+        self._mesh = run_mesh(program.budget.shape[0])
+        self.program, self._warmup = place(program, self._mesh), warmup
+        self._state = None if state is None else place(state, self._mesh)
         self.position = 0
 
     @property
     def state(self) -> RunState:
         if self._state is None:
-            self._state = init_runs(self.program)
+            self._state = init_runs(self.program, mesh=self._mesh)
         return self._state
 
     def advance(self, first: int, last: int) -> None:
         self.position = first
-        self._state = jax.block_until_ready(advance_to(self.program, self.state, first, last, self._warmup))
+        state = advance_to(self.program, self.state, first, last, self._warmup, mesh=self._mesh)
+        self._state = jax.block_until_ready(state)
         self.position = last
 
     def judge(self, index: int, episodes: int) -> Judgement:
-        return _evaluate(self.program, self.state, jnp.asarray(index, jnp.int32), episodes=episodes)
+        number = jnp.asarray(index, jnp.int32)
+        return _evaluate(self.program, self.state, number, episodes=episodes, mesh=self._mesh)
 
     def change(self, edit: Callable[[RunState], RunState]) -> None:
-        self._state = edit(self.state)
+        self._state = place(edit(self.state), self._mesh)
 
     def adopt(self, program: Program, step: int) -> None:
-        self._state = unpack(program, pack(self.program, self.state, step))
-        self.program = program
+        self._state = place(unpack(program, pack(self.program, self.state, step)), self._mesh)
+        self.program = place(program, self._mesh)
 
     def store(self, step: int) -> Stored:
         return Stored(pack(self.program, self.state, step), {})
@@ -90,7 +112,8 @@ class DeviceLoop:
         return jax.eval_shape(lambda s: pack(self.program, s, step), shapes)
 
     def restore(self, stored: Stored, step: int) -> None:
-        self._state = unpack(self.program, stored.tree)
+        # Placed before it is unpacked too: all of it need not fit on the first device.
+        self._state = place(unpack(self.program, place(stored.tree, self._mesh)), self._mesh)
 
     def close(self) -> None:
         pass

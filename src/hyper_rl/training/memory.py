@@ -13,6 +13,7 @@ from hyper_rl.envs.host_task import HostTask
 from hyper_rl.errors import UserError
 from hyper_rl.training.program import Program, RunState, init_run, init_run_from
 from hyper_rl.training.replay import human_bytes
+from hyper_rl.training.sharding import describe, share_evenly, usable_devices
 from hyper_rl.types import tree_bytes
 
 HEADROOM = 0.9
@@ -34,13 +35,16 @@ def _init_anywhere(program: Program) -> RunState:
     return init_run_from(program, observation, jnp.zeros((), jnp.int32))
 
 
-def available() -> int | None:
-    """Free bytes on the device that computes; None where nobody can say."""
-    device = jax.devices()[0]
-    if device.platform != "cpu":
-        stats = device.memory_stats() or {}
-        limit = stats.get("bytes_limit")
-        return None if limit is None else int(limit) - int(stats.get("bytes_in_use", 0))
+def available(devices: int = 1) -> int | None:
+    """Free bytes where `devices` devices compute equal shares; None where nobody can say.
+
+    CPU devices share the memory of the machine. Others have their own, and the fullest of them sets the limit.
+    """
+    first = usable_devices()[:devices]
+    if first[0].platform != "cpu":
+        free = [_free_on(device) for device in first]
+        known = [count for count in free if count is not None]
+        return devices * min(known) if len(known) == len(first) else None
     meminfo = Path("/proc/meminfo")
     if meminfo.is_file():
         for line in meminfo.read_text().splitlines():
@@ -52,14 +56,22 @@ def available() -> int | None:
         return None
 
 
+def _free_on(device: jax.Device) -> int | None:
+    stats = device.memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    return None if limit is None else int(limit) - int(stats.get("bytes_in_use", 0))
+
+
 def check_fits(program: Program, runs: int) -> str:
     """One line that says what will be taken; raises when it cannot be had."""
     total, replay = estimate(program)
-    free = available()
+    several = not isinstance(program.task, HostTask)
+    free = available(share_evenly(runs, len(usable_devices())) if several else 1)
     line = f"memory: {human_bytes(total)} for {runs} run{'s' if runs != 1 else ''} (replay {human_bytes(replay)})"
     if free is not None and total > HEADROOM * free:
         raise UserError(
             f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}) and {human_bytes(free)} "
             "is free; lower --capacity, --seeds or the number of betas"
         )
-    return line if free is None else f"{line}, {human_bytes(free)} free"
+    parts = (line, f"{human_bytes(free)} free" if free is not None else "", describe(runs) if several else "")
+    return ", ".join(part for part in parts if part)
