@@ -125,7 +125,7 @@ def test_a_replay_must_leave_room_for_the_rest(
 ) -> None:
     """Two runs of 10 million transitions of 12 numbers: 915.5 MiB, too much for 1 GiB with a tenth kept free."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hyper_rl.training.memory.available", lambda: 2**30)
+    monkeypatch.setattr("hyper_rl.training.memory.available", lambda _: 2**30)
     line = refused("train MediumMaze-Easy --capacity 10000000 --seeds 2", capsys)
     for part in ("capacity", "2 run(s)", "replay 915.5 MiB", "1.0 GiB is free", "--seeds"):
         assert part in line

@@ -228,7 +228,7 @@ def start(file: Path, out: Path, cache: Path, kill_after: float | None) -> int:
     command = [sys.executable, "-m", "hyper_rl.cli.main", "study", str(file), "--out", str(out)]
     environment = {**os.environ, **SHARED_PROGRAMS, "JAX_COMPILATION_CACHE_DIR": str(cache)}
     process = subprocess.Popen(
-        [*command, "--checkpoint-seconds", "1e-9", "--json"],
+        [*command, "--checkpoint-seconds", "1e-9", "--no-figures", "--json"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment,
