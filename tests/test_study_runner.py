@@ -215,9 +215,9 @@ def test_the_command_lists_plans_and_reports(
     assert "4 groups, 200 runs, 200,000,000 run-steps" in capsys.readouterr().out
     file = tmp_path / "small.toml"
     file.write_text(TEXT)
-    assert main(["study", str(file), "--out", str(undisturbed), "--json"]) == 0
+    assert main(["study", str(file), "--out", str(undisturbed), "--no-figures", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["runs"] == 12 and said["groups_computed"] == [] and said["rows"][0]["runs"] == 4
+    assert said["runs"] == 12 and said["groups_computed"] == [] and said["figures"] == [] and said["rows"][0]["runs"] == 4
 
 
 # kill -9
