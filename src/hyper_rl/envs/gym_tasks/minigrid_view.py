@@ -1,7 +1,7 @@
 """What the agent of a MiniGrid task sees, computed faster than minigrid does it and equal to it number by number.
 
 minigrid builds a small grid of objects, turns it cell by cell and encodes it into an array element by element: that is
-nine tenths of the cost of a step. Here the view is read straight from the world's own list of objects, row by row away
+most of the cost of a step. Here the view is read straight from the world's own list of objects, row by row away
 from the agent, and ends at the first row of which nothing is seen. The rules are minigrid's:
 
 - the agent stands in the middle of the nearest row; a cell is seen if light reaches it, which spreads sideways within a
