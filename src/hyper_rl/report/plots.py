@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from hyper_rl.errors import missing_extra
+from hyper_rl.report.panels import COLOURS
 from hyper_rl.training.run_folder import RunFolder
-
-COLOURS = {"hyper": "#0b7a75", "curiosity": "#d1603d", "decouple": "#5b5ea6", "exploit": "#7a7a7a"}
-"""One colour per method, in every figure; told apart by lightness too, for printing in grey."""
 
 
 def require_matplotlib() -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from hyper_rl.config import make_task
 from hyper_rl.report.panels import Panel, Series, lay_out
 from hyper_rl.report.plots import require_matplotlib
 from hyper_rl.studies.store import RunResult, StudyResult
@@ -44,7 +45,7 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
     if all(run.config.learner != "tabular_q" for run in result.runs):
         # A table that starts optimistic promises 1/(1 - gamma) wherever it has not been: nothing to compare.
         drawn += _save(_estimates(panels, result.title), folder / "estimates")
-    if all(_grid(run) is not None for run in result.runs) and len(panels) <= 2:
+    if len(panels) <= 2 and all(_grid(panel.runs[0]) is not None for panel in panels):
         for number, panel in enumerate(panels):
             name = "visits" if len(panels) == 1 else f"visits-{number + 1}"
             drawn += _save(_visits(panel), folder / name)
@@ -145,12 +146,7 @@ def _grid(run: RunResult) -> tuple[int, int] | None:
     """Rows and columns of the task's cells."""
     if run.visits is None:
         return None
-    from hyper_rl.config import build_program
-
-    if run.config.host is not None:
-        grid = run.config.host["spec"].get("grid")
-        return (int(grid[0]), int(grid[1])) if grid else None
-    return build_program(run.config).spec.grid
+    return make_task(run.config.task, run.config.task_options, run.config.host).spec.grid
 
 
 def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndarray]:
