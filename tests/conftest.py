@@ -1,12 +1,41 @@
-"""Strict arithmetic for the whole suite: no silent change of dtype or rank."""
+"""For the whole suite: strict arithmetic (no silent change of dtype or rank), and groups of tests kept together."""
 
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
+import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+class ByGroup(LoadScopeScheduling):
+    """Files marked with `xdist_group` go to one worker whole, other tests one by one.
+
+    `--dist loadgroup` means just that, but xdist 3.8 writes a test's group into a field that pytest 9.2 no longer has,
+    and so deals out every test alone: programs are compiled and folders made once in each worker.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return group_of(self.config.rootpath / file) or nodeid
+
+
+@cache
+def group_of(file: Path) -> str | None:
+    found = re.search(r'^pytestmark = pytest\.mark\.xdist_group\("(.+?)"\)', file.read_text(), re.M)
+    return found[1] if found else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup | None:
+    return ByGroup(config, log) if config.getvalue("dist") == "loadgroup" else None

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from hyper_rl.envs.base import TaskSpec
+from hyper_rl.envs.base import Box, TaskSpec
+from hyper_rl.errors import UserError
 from hyper_rl.types import Transition
 
 LearnerState: TypeAlias = Any
@@ -77,3 +78,14 @@ class Learner(Protocol):
     def policy(self, state: LearnerState) -> Any:
         """The part of the state that `judge` and `estimate` need: what an agent file holds."""
         ...
+
+
+def require_continuous(learner: str, spec: TaskSpec) -> None:
+    """For a learner of vectors: refuse a task with numbered actions or observations, naming what fits."""
+    if not isinstance(spec.action, Box):
+        fits = "'dqn'" if isinstance(spec.observation, Box) else "'dqn' or 'tabular_q'"
+        raise UserError(
+            f"learner: '{learner}' needs continuous actions, and {spec.name} has a finite set of them; use {fits}"
+        )
+    if not isinstance(spec.observation, Box):
+        raise UserError(f"learner: '{learner}' needs continuous observations, and those of {spec.name} are discrete")

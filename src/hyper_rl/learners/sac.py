@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, TaskSpec
-from hyper_rl.errors import UserError, require, require_count, require_finite, require_positive
-from hyper_rl.learners.base import UpdateInfo
+from hyper_rl.errors import require, require_count, require_finite, require_positive
+from hyper_rl.learners.base import UpdateInfo, require_continuous
 from hyper_rl.learners.td3 import critic_loss, critic_values, td_target
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
 from hyper_rl.types import Transition
@@ -84,14 +84,7 @@ class SAC(eqx.Module):
         return False
 
     def check(self, spec: TaskSpec) -> None:
-        if isinstance(spec.action, Box) and isinstance(spec.observation, Box):
-            return
-        if isinstance(spec.action, Box):
-            raise UserError(f"learner: 'sac' needs continuous observations, and those of {spec.name} are discrete")
-        fits = "'dqn'" if isinstance(spec.observation, Box) else "'dqn' or 'tabular_q'"
-        raise UserError(
-            f"learner: 'sac' needs continuous actions, and {spec.name} has a finite set of them; use {fits}"
-        )
+        require_continuous("sac", spec)
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> SACState:
         """`optimism` is for tables; a network has no untried entries to raise."""

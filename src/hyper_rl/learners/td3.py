@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, TaskSpec
-from hyper_rl.errors import UserError, require, require_count, require_finite, require_positive
-from hyper_rl.learners.base import UpdateInfo
+from hyper_rl.errors import require, require_count, require_finite, require_positive
+from hyper_rl.learners.base import UpdateInfo, require_continuous
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
 from hyper_rl.types import Transition
 
@@ -80,14 +80,7 @@ class TD3(eqx.Module):
         return False
 
     def check(self, spec: TaskSpec) -> None:
-        if isinstance(spec.action, Box) and isinstance(spec.observation, Box):
-            return
-        if isinstance(spec.action, Box):
-            raise UserError(f"learner: 'td3' needs continuous observations, and those of {spec.name} are discrete")
-        fits = "'dqn'" if isinstance(spec.observation, Box) else "'dqn' or 'tabular_q'"
-        raise UserError(
-            f"learner: 'td3' needs continuous actions, and {spec.name} has a finite set of them; use {fits}"
-        )
+        require_continuous("td3", spec)
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> TD3State:
         assert isinstance(spec.action, Box) and isinstance(spec.observation, Box)
