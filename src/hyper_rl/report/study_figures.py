@@ -55,7 +55,11 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
 def mean_band(
     values: Float[np.ndarray, "seeds n"], seed: int = 0
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "2 n"] | None]:
-    """Mean over seeds, and the 95% bootstrap interval of it where there are seeds enough."""
+    """Mean over seeds, and the 95% bootstrap interval of it where there are seeds enough.
+
+    All points of a curve from the same draws, in one array operation and without SciPy; verdicts come from
+    `studies.statistics`, which resamples within strata.
+    """
     mean = values.mean(axis=0)
     if len(values) < FEWEST_FOR_A_BAND:
         return mean, None
