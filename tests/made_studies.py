@@ -175,6 +175,52 @@ def figure_9(true: bool) -> StudyResult:
     return make_study("figure-9", runs)
 
 
+def computed_study(name: str, parts: Mapping[str, Mapping[str, Any]], scale: str = "paper") -> StudyResult:
+    return dataclasses.replace(make_study(name, [], scale), parts=parts)
+
+
+def linear(true: bool) -> StudyResult:
+    share = {"LSVI-UCB": 0.5, "Hyper p=1": 0.8, "Hyper p=0.1": 0.99 if true else 0.3}
+    betas = (1.0, 10.0, 100.0)
+    table = [
+        {"mdp": mdp, "policy": policy, "beta": beta, "theory_beta": int(beta == 100.0), "value_share": value,
+         "value_share_sd": 0.01}
+        for mdp in ("swim", "lock") for policy, value in share.items() for beta in betas
+    ]  # fmt: skip
+    held = 1.0 if true else 0.5
+    bounds = [
+        {"mdp": "swim", "p": p, "beta": 500.0, "seeds": 200, "episodes": 100, "upper_holds": held, "lower_holds": held,
+         "upper_free_mean": 0.0}
+        for p in (1.0, 0.1)
+    ]  # fmt: skip
+    slopes = [
+        {"family": "lock", "axis": axis, "measure": measure, "slope": slope, "low": slope - 0.2, "high": slope + 0.2,
+         "intercept": 0.0, "censored": 0 if true else 90, "runs": 140, "fixed_beta": 1.0, "theorem": 3.0}
+        for axis, slope in {"H": 2.0 if true else 6.0, "d": 1.5 if true else 5.0, "1/p": 0.3 if true else 2.0}.items()
+        for measure in ("settled", "average")
+    ]  # fmt: skip
+    return computed_study(
+        "linear",
+        {
+            "table": {"table.csv": table, "table.json": {"seeds": 20}},
+            "confidence": {"confidence.json": {"delta": 0.1, "swim": {"at_theory_beta": bounds}}},
+            "complexity": {"complexity.json": {"slopes": slopes}},
+        },
+    )
+
+
+def table_2(true: bool) -> StudyResult:
+    steps = [140 + i % 7 for i in range(100)] if true else [60 + i % 7 for i in range(100)]
+    tasks = {"MediumMaze-Easy": 500, "MediumMaze-Medium": 200}
+    table = [
+        {"task": task, "paper_steps": 150, "horizon": horizon, "episodes": 100, "reached": 1.0 if true else 0.2,
+         "steps_mean": float(np.mean(steps)), "steps_5%": 140.0, "steps_95%": 146.0, "horizon_per_step": 3.0}
+        for task, horizon in tasks.items()
+    ]  # fmt: skip
+    episodes = [{"task": task, "steps": count} for task in tasks for count in steps]
+    return computed_study("table-2", {"controller": {"table-2.csv": table, "episodes.csv": episodes}})
+
+
 def all_studies(true: bool) -> list[StudyResult]:
     return [
         figure_1(true),
@@ -187,4 +233,6 @@ def all_studies(true: bool) -> list[StudyResult]:
         comparison("figure-8", true),
         figure_6(true),
         figure_9(true),
+        linear(true),
+        table_2(true),
     ]

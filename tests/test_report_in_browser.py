@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from chromium import Browser, find_chromium
 from hyper_rl.report.page import report_page
-from made_studies import make_study
+from hyper_rl.report.trajectories import FILE, VERSION
+from hyper_rl.studies.store import StudyResult
+from made_studies import linear, make_run, make_study, result
 from test_report import ATTACK, small_study, with_names
 
 CHROMIUM = find_chromium()
@@ -210,3 +216,55 @@ def test_several_studies_share_a_page_and_one_may_be_empty(browser: Browser, tmp
     browser.click("[data-method=curiosity]")
     assert lines(browser, "beta-success", "curiosity") == 0 and lines(browser, "beta-success", "hyper") == 2
     assert browser.run("document.querySelector('#runs [role=status]').textContent") == "54 of 54 runs"
+
+
+def maze_study(folder: Path) -> StudyResult:
+    """Two methods at two betas on a maze, with paths of two steps: the second is the explorer's."""
+    runs = [
+        make_run("MediumMaze-Easy", method, beta, 0, result(0.5), task_options={})
+        for method in ("decouple", "hyper")
+        for beta in (0.1, 1.0)
+    ]
+    runs = [dataclasses.replace(run, group=f"{run.group}-{run.beta:g}") for run in runs]
+    path = {"x": [150, 160, 170], "y": [150, 150, 160], "handover": 1, "goal": [650, 650], "reached": True, "steps": 2}
+    stored = [
+        {"group": run.group, "index": 0, "step": run.config.steps,
+         "paths": [{**path, "length": 2 if run.config.method == "hyper" else None}]}
+        for run in runs
+    ]  # fmt: skip
+    (folder / FILE).write_text(json.dumps({"version": VERSION, "runs": stored}))
+    return dataclasses.replace(make_study("figure-6", runs), folder=folder)
+
+
+def test_paths_through_a_maze_follow_the_buttons_and_the_beta(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(report_page([maze_study(tmp_path)]))
+    browser.open(tmp_path / "page.html")
+    names = "[...document.querySelectorAll('.mazes h4')].map(one => one.textContent)"
+    assert browser.run(names) == ["Decouple, β = 1, seed 0", "Hyper, β = 1, seed 0"]
+    ways = "['task', 'explorer'].map(who => document.querySelectorAll(`.maze .way.${who}`).length)"
+    assert browser.run(ways) == [2, 2]
+    assert browser.run("document.querySelector('.maze .way.explorer').getAttribute('d')") == "M160 150L170 160"
+    assert browser.run("document.querySelectorAll('.mazes li')[1].textContent") == "goal reached in 2 steps, L = 2"
+    browser.click("[data-method=decouple]")
+    browser.run("(s => { s.selectedIndex = 0; s.dispatchEvent(new Event('change')); })"
+                "(document.querySelector('[data-pick=\"path-β\"]'))")  # fmt: skip
+    assert browser.run(names) == ["Hyper, β = 0.1, seed 0"]
+    browser.look(390, 844)
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_computed_study_has_tables_and_pictures(browser: Browser, tmp_path: Path) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(picture, "PNG")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "linear-beta.png").write_bytes(picture.getvalue())
+    study = dataclasses.replace(linear(True), folder=tmp_path)
+    page = report_page([study])
+    assert base64.b64encode(picture.getvalue()).decode() in page
+    (tmp_path / "page.html").write_text(page)
+    browser.open(tmp_path / "page.html")
+    assert browser.run("document.querySelector('img.drawn').naturalWidth") == 8
+    titles = "[...document.querySelectorAll('[data-chart=table] h3')].map(one => one.textContent)"
+    assert browser.run(titles) == ["V/V* over β", "Do the confidence bounds hold?", "Episodes needed"]
+    assert browser.run("document.querySelector('#runs').hidden")
+    assert "7" in browser.run("document.querySelector('.tiles b').textContent"), "claims reproduced"

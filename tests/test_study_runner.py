@@ -154,7 +154,7 @@ def test_smaller_groups_give_the_same_numbers(
     """A study begun where less memory is free has other groups, keeps them, and comes to the same tables."""
     out = tmp_path / "out"
     monkeypatch.setattr("hyper_rl.studies.layout.estimate", lambda program: (10, 10))
-    monkeypatch.setattr("hyper_rl.studies.layout.available", lambda: 30)
+    monkeypatch.setattr("hyper_rl.studies.layout.available", lambda devices: 30)
     assert len(run(out).groups) == 6
     monkeypatch.undo()
     assert run(out).computed == ()  # now all of it would fit, but it was begun otherwise

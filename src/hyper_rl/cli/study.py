@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from hyper_rl.cli.study_computed import run_computed_command
 from hyper_rl.cli.tables import mean, show
 from hyper_rl.errors import UserError, require, require_count
+from hyper_rl.studies.computed import computed_studies
 from hyper_rl.studies.plan import plan_study
+from hyper_rl.studies.ray_runner import Cluster, run_study_on_ray
 from hyper_rl.studies.runner import run_study
 from hyper_rl.studies.store import StudyResult, read_study
 from hyper_rl.studies.study_file import SCALES, StudyFile, builtin_studies, find_study, parse_study
+from hyper_rl.studies.study_folder import StudyFolder, shared_files
 from hyper_rl.training.trainer import Saving
 
 
@@ -37,6 +42,12 @@ class StudyOptions:
     """Processes for slow environments; 0: in this one."""
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints."""
+    ray: str | None = None
+    """Compute the groups on the Ray cluster at this address; `local` starts one here (needs the extra `ray`)."""
+    ray_cpus: int = 1
+    """CPUs that a group gets there."""
+    ray_gpus: int | None = None
+    """GPUs that a group gets there; not given: one, where the cluster has any."""
     figures: bool = True
     """Draw the study's figures into its folder (needs the extra `plots`)."""
     json: bool = False
@@ -50,15 +61,21 @@ def run_study_command(options: StudyOptions) -> int:
         return _list(options.json)
     if options.study is None:
         raise UserError("study: missing; name one (see: hyper-rl study --list) or give the path of a .toml file")
+    if options.study in (computed := computed_studies()):
+        require(options.ray is None, "ray", options.ray, f"left out for {options.study}, which trains nothing")
+        return run_computed_command(computed[options.study], options.scale, options.out, plan=options.plan,
+                                    figures=options.figures, as_json=options.json)  # fmt: skip
     study = find_study(options.study)
     if options.plan:
         return _show_plan(study, options)
     if options.out is None:
         raise UserError(f"out: missing; say where the results go: hyper-rl study {options.study} --out DIR")
     saving = Saving(options.checkpoint_seconds)
-    outcome = run_study(
-        study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr
-    )
+    run = run_study
+    if options.ray is not None:
+        cluster = Cluster(options.ray, options.ray_cpus, options.ray_gpus)
+        run = partial(run_study_on_ray, cluster=cluster)
+    outcome = run(study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr)
     result = read_study(options.out)
     figures = _draw(result, options.out / "figures") if options.figures else []
     rows = table_rows(result)
@@ -88,7 +105,8 @@ def _draw(result: StudyResult, folder: Path) -> list[Path]:
     from hyper_rl.report.study_figures import draw_study
 
     try:
-        return draw_study(result, folder)
+        with shared_files(StudyFolder(result.folder)):
+            return draw_study(result, folder)
     except UserError as error:
         print(f"no figures: {error}; then the same command draws them", file=sys.stderr)
         return []
@@ -135,6 +153,10 @@ def _list(as_json: bool) -> int:
         study = parse_study(text, name, f"{name}.toml", builtin=True)
         scales = [scale for scale in SCALES if scale == "paper" or scale in study.scales]
         entries.append({"study": name, "title": study.title, "description": study.description, "scales": scales})
+    for computed in computed_studies().values():
+        about = {"title": computed.title, "description": computed.description, "scales": list(SCALES)}
+        entries.append({"study": computed.name, **about})
+    entries.sort(key=lambda entry: str(entry["study"]))
     if as_json:
         print(json.dumps({"studies": entries}))
         return 0

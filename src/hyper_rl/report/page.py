@@ -20,7 +20,7 @@ MARK = '<meta name="generator" content="hyper-rl report">'
 """Tells a report of ours from any other file."""
 MARK_WITHIN = 2_000
 """Characters of the file in which the mark stands."""
-SCRIPTS = ("charts.js", "heatmaps.js", "tables.js", "page.js")
+SCRIPTS = ("charts.js", "heatmaps.js", "paths.js", "tables.js", "page.js")
 # What would end the script element, or be a line end to JavaScript and not to JSON.
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 

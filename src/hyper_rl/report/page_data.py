@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hyper_rl.config import make_task
-from hyper_rl.errors import UserError
-from hyper_rl.report import page_charts
+from hyper_rl.report import page_charts, page_extras
 from hyper_rl.report.page_charts import number
+from hyper_rl.report.page_extras import maze_paths, pictures_of, tables_of
 from hyper_rl.report.panels import Panel, Series, lay_out, method_name
 from hyper_rl.report.study_figures import MARKERS, mean_band
+from hyper_rl.report.visit_maps import visit_map
 from hyper_rl.studies.statistics import robustness_score
 from hyper_rl.studies.store import RunResult, StudyResult
 from hyper_rl.studies.verdicts import NEEDED_SCALE, Verdict
@@ -44,11 +44,11 @@ def page_data(studies: Sequence[StudyResult], verdicts: Sequence[Verdict]) -> di
         "points": points,
         "methods": _methods([run for study in studies for run in study.runs]),
         "claims": [_claim(verdict, studies) for verdict in verdicts],
-        "studies": [_study(*pair, points, seeds) for pair in zip(studies, laid, strict=True)],
+        "studies": [_study(*pair, points, seeds, len(studies)) for pair in zip(studies, laid, strict=True)],
     }
 
 
-def _study(study: StudyResult, panels: Sequence[Panel], points: int, seeds: int) -> dict[str, Any]:
+def _study(study: StudyResult, panels: Sequence[Panel], points: int, seeds: int, studies: int) -> dict[str, Any]:
     names = list(dict.fromkeys(series.name for panel in panels for series in panel.series))
     column = "success" if any(run.final.get("success", 0.0) > 0 for run in study.runs) else "return"
     charts: list[dict[str, Any] | None] = []
@@ -79,6 +79,9 @@ def _study(study: StudyResult, panels: Sequence[Panel], points: int, seeds: int)
         "summary": _summary(panels, names, column),
         "charts": [chart for chart in charts if chart is not None],
         "maps": [made for panel in panels if (made := _maps(panel, names, seeds)) is not None],
+        "paths": maze_paths(study, panels, names, page_extras.POINTS_IN_ALL // studies),
+        "tables": tables_of(study),
+        "pictures": pictures_of(study, page_extras.PICTURES_IN_ALL // studies),
         "runs": _runs(panels, names),
     }
 
@@ -142,8 +145,8 @@ def _runs(panels: Sequence[Panel], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _maps(panel: Panel, names: Sequence[str], most_seeds: int) -> dict[str, Any] | None:
-    """Visits of each cell as whole numbers, for tasks whose cells form a grid."""
-    grid = grid_of(panel)
+    """Visits of each cell as whole numbers, below zero for a wall; for tasks whose cells form a map."""
+    grid = visit_map(panel.runs)
     if grid is None:
         return None
     seeds = sorted({run.seed for run in panel.runs})[:most_seeds]
@@ -152,29 +155,14 @@ def _maps(panel: Panel, names: Sequence[str], most_seeds: int) -> dict[str, Any]
             "series": names.index(series.name),
             "beta": number(run.beta),
             "seed": run.seed,
-            "visits": [int(count) for count in run.visits],
+            "visits": grid.fill(run.visits).ravel().tolist(),
         }
         for series in panel.series
         for run in series.runs
         if run.seed in seeds and run.visits is not None
     ]
     left_out = len({run.seed for run in panel.runs}) - len(seeds)
-    return {"panel": panel.title, "rows": grid[0], "columns": grid[1], "maps": maps, "left_out": left_out}
-
-
-def grid_of(panel: Panel) -> tuple[int, int] | None:
-    """Rows and columns of the panel's task; None where it has no grid or nobody counted."""
-    counted = [run for run in panel.runs if run.visits is not None]
-    if not counted:
-        return None
-    config = counted[0].config
-    grid = make_task(config.task, config.task_options, config.host).spec.grid
-    if grid is None:
-        return None
-    for run in counted:
-        if run.visits is not None and run.visits.size != grid[0] * grid[1]:
-            raise UserError(f"{run.group}: visits.csv has {run.visits.size} cells, the task {grid[0]} x {grid[1]}")
-    return grid[0], grid[1]
+    return {"panel": panel.title, "rows": grid.rows, "columns": grid.columns, "maps": maps, "left_out": left_out}
 
 
 def _seeds_with_maps(laid: Sequence[Sequence[Panel]]) -> int:
@@ -182,7 +170,7 @@ def _seeds_with_maps(laid: Sequence[Sequence[Panel]]) -> int:
     cells: dict[int, int] = {}
     for panels in laid:
         for panel in panels:
-            if grid_of(panel) is None:
+            if visit_map(panel.runs) is None:
                 continue
             order = {seed: place for place, seed in enumerate(sorted({run.seed for run in panel.runs}))}
             for run in panel.runs:

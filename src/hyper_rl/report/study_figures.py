@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hyper_rl.config import make_task
+from hyper_rl.report.computed_figures import draw_computed
 from hyper_rl.report.panels import Panel, Series, lay_out
+from hyper_rl.report.path_figures import path_figure
 from hyper_rl.report.plots import require_matplotlib
+from hyper_rl.report.trajectories import is_maze, paths_of
+from hyper_rl.report.visit_maps import WALL, visit_map
 from hyper_rl.studies.store import RunResult, StudyResult
 
 RESAMPLES = 2_000
@@ -34,6 +37,8 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
     """Every figure that the runs of this study can fill."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[Path] = []
+    if result.parts:
+        return draw_computed(result, folder, _save)
     if not result.runs:
         return drawn
     panels = lay_out(result.runs)
@@ -45,10 +50,22 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
     if all(run.config.learner != "tabular_q" for run in result.runs):
         # A table that starts optimistic promises 1/(1 - gamma) wherever it has not been: nothing to compare.
         drawn += _save(_estimates(panels, result.title), folder / "estimates")
-    if len(panels) <= 2 and all(_grid(panel.runs[0]) is not None for panel in panels):
+    if len(panels) <= 2 and all(visit_map(panel.runs) is not None for panel in panels):
         for number, panel in enumerate(panels):
             name = "visits" if len(panels) == 1 else f"visits-{number + 1}"
             drawn += _save(_visits(panel), folder / name)
+    return drawn + _draw_paths(result, panels, folder)
+
+
+def _draw_paths(result: StudyResult, panels: Sequence[Panel], folder: Path) -> list[Path]:
+    """Paths through mazes, one figure for each of them; they are kept in the study folder."""
+    mazes = [panel for panel in panels if any(is_maze(run) for run in panel.runs)]
+    found = paths_of(result, keep=True) if mazes else {}
+    drawn: list[Path] = []
+    for number, panel in enumerate(mazes, start=1):
+        figure = path_figure(panel, found)
+        if figure is not None:
+            drawn += _save(figure, folder / ("paths" if len(mazes) == 1 else f"paths-{number}"))
     return drawn
 
 
@@ -122,6 +139,8 @@ def _visits(panel: Panel) -> Any:
     plt = require_matplotlib()
     from matplotlib.colors import LogNorm
 
+    cells = visit_map(panel.runs)
+    assert cells is not None, "asked before"
     betas = sorted({run.beta for run in panel.runs})
     rows = len(panel.series)
     figure, axes = plt.subplots(
@@ -138,19 +157,14 @@ def _visits(panel: Panel) -> Any:
             axis.set_title(rf"{series.name}, $\beta$ = {beta:g}", fontsize=8)
             if not runs or runs[0].visits is None:
                 continue
-            counts = runs[0].visits.reshape(_grid(runs[0])).astype(float)
+            counts = cells.fill(runs[0].visits)
+            if (counts == WALL).any():
+                axis.imshow(np.where(counts == WALL, 0.3, np.nan), cmap="gray", vmin=0, vmax=1)
             image = axis.imshow(np.where(counts > 0, counts, np.nan), cmap="viridis", norm=scale)
     if image is not None:
         figure.colorbar(image, ax=axes, label="visits", shrink=0.7)
     figure.suptitle(panel.title, fontsize=10)
     return figure
-
-
-def _grid(run: RunResult) -> tuple[int, int] | None:
-    """Rows and columns of the task's cells."""
-    if run.visits is None:
-        return None
-    return make_task(run.config.task, run.config.task_options, run.config.host).spec.grid
 
 
 def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndarray]:

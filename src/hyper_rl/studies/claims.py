@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hyper_rl.studies import claims_beta, claims_lengths, claims_room, claims_tasks
+from hyper_rl.studies import (
+    claims_beta,
+    claims_lengths,
+    claims_linear,
+    claims_mazes,
+    claims_room,
+    claims_tasks,
+)
 from hyper_rl.studies.store import read_study
 from hyper_rl.studies.verdicts import Claim, Verdict, judge_all
 
 CLAIMS: tuple[Claim, ...] = (
     *claims_room.CLAIMS,
+    *claims_linear.CLAIMS,
     *claims_lengths.CLAIMS,
+    *claims_mazes.CLAIMS,
     *claims_tasks.CLAIMS,
     *claims_beta.CLAIMS,
 )

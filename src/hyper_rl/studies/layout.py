@@ -7,7 +7,7 @@ only in groups of the same size.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,29 +15,53 @@ from hyper_rl.config import Config, build_program
 from hyper_rl.errors import UserError
 from hyper_rl.studies.plan import Group
 from hyper_rl.training.memory import HEADROOM, available, check_fits, estimate
+from hyper_rl.training.sharding import share_evenly, usable_devices
 
 PART_NAME = re.compile(r"-part-\d+$")
 
 
-def divide(groups: Sequence[Group], free: int | None = None) -> tuple[Group, ...]:
-    """Each group whole where it fits, else by betas, else by betas and seeds. `free`: bytes, for tests."""
-    return tuple(part for group in groups for part in _divide_one(group, free if free is not None else available()))
+def divide(
+    groups: Sequence[Group], free: int | None = None, *, devices: int | None = None, beside: int = 1
+) -> tuple[Group, ...]:
+    """Each group whole where it fits, else by betas, else by betas and seeds.
+
+    It may fill all devices that will share its runs. `beside`: groups that run at the same time where this one does.
+    `free`, `devices`: bytes on each device and their number, for tests.
+    """
+    count = devices if devices is not None else len(usable_devices())
+
+    def free_on(used: int) -> int | None:
+        total = used * free if free is not None else available(used)
+        return None if total is None else total // beside
+
+    return tuple(part for group in groups for part in _divide_one(group, count, free_on))
 
 
-def _divide_one(group: Group, free: int | None) -> list[Group]:
+def _divide_one(group: Group, devices: int, free_on: Callable[[int], int | None]) -> list[Group]:
+    """The fewest parts whose every share fits into its device."""
     config = group.config
-    if free is None:
-        return [group]
     one = build_program(replace(config, betas=config.betas[:1], seeds=config.seeds[:1]))
-    most = int(HEADROOM * free // max(estimate(one)[0], 1))
-    if most >= len(config.runs):
+    needed = max(estimate(one)[0], 1)
+
+    def fits(runs: int) -> bool:
+        free = free_on(share_evenly(runs, devices) if config.host is None else 1)
+        return free is None or runs * needed <= HEADROOM * free
+
+    if fits(len(config.runs)):
         return [group]
-    if most < 1:
+    if not fits(1):
         check_fits(one, 1)  # says what is needed and what there is
-        raise UserError(f"capacity: one run of {group.name} does not fit into the {free:,} bytes that are free")
-    seeds = _chunks(config.seeds, min(most, len(config.seeds)))
-    betas = _chunks(config.betas, max(most // len(config.seeds), 1))
-    parts = [replace(config, betas=tuple(b), seeds=tuple(s)) for b in betas for s in seeds]
+        raise UserError(f"capacity: one run of {group.name} does not fit into the {free_on(1):,} bytes that are free")
+    betas, seeds = len(config.betas), len(config.seeds)
+    sizes = [(b, seeds) for b in range(betas, 0, -1)] + [(1, s) for s in range(seeds - 1, 0, -1)]
+    for b, s in sizes:
+        parts = [
+            replace(config, betas=tuple(some), seeds=tuple(few))
+            for some in _chunks(config.betas, b)
+            for few in _chunks(config.seeds, s)
+        ]
+        if all(fits(len(part.runs)) for part in parts):
+            break
     return [_part(group, i, part) for i, part in enumerate(parts, start=1)]
 
 

@@ -1,31 +1,41 @@
-"""Runs the groups of a study one after another, each as an ordinary run folder.
+"""Runs the groups of a study, each as an ordinary run folder, alone or beside other processes on the same folder.
 
 Whatever stops it (Ctrl-C, a kill, a power cut), the same call goes on: finished groups are left alone, the one in
-flight is resumed from its checkpoint, and the results are the same bytes as without a stop.
+flight is resumed from its checkpoint, and the results are the same bytes as without a stop. The same call made several
+times at once shares the work: each takes a group that nobody else has, and all of them end when the study is done.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from hyper_rl.studies.group_lock import holder, try_lock
 from hyper_rl.studies.plan import Group
 from hyper_rl.studies.study_file import StudyFile
-from hyper_rl.studies.study_folder import StudyFolder, check_group, open_study, write_results
+from hyper_rl.studies.study_folder import StudyFolder, check_group, finish_study, is_done, open_study
+from hyper_rl.studies.study_progress import StudyProgress
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.trainer import Interrupted, Saving, resume, train
+
+LOOK_AGAIN_SECONDS = 1.0
+"""How often a process that has nothing to compute looks whether a group was given up or finished."""
+
+Begin = Callable[[Group, int], Progress]
+"""From a group and the step it goes on from to what shows its progress."""
 
 
 class StudyInterrupted(Exception):
     """The study was asked to stop and has saved what it had."""
 
-    def __init__(self, study: str, scale: str, out: Path, done: int, total: int) -> None:
-        again = shlex.join(["hyper-rl", "study", study, "--scale", scale, "--out", str(out)])
+    def __init__(self, study: str, scale: str, out: Path, done: int, total: int, options: Sequence[str] = ()) -> None:
+        again = shlex.join(["hyper-rl", "study", study, "--scale", scale, "--out", str(out), *options])
         super().__init__(f"stopped with {done} of {total} groups done; continue with: {again}")
 
 
@@ -36,7 +46,7 @@ class Outcome:
     folder: StudyFolder
     groups: tuple[Group, ...]
     computed: tuple[str, ...]
-    """Groups that were run or resumed now; the others were finished before."""
+    """Groups that were run or resumed by it; the others were finished before, or by others."""
 
 
 def run_study(
@@ -50,90 +60,71 @@ def run_study(
 ) -> Outcome:
     """Begin the study in `out`, or go on with it. `env_workers`: for groups on Gymnasium environments."""
     folder, groups, begun = open_study(study, scale, out)
-    waiting = [group for group in groups if not _is_done(folder, group)]
+    waiting = [group for group in groups if not is_done(folder, group)]
     computed: list[str] = []
     with ExitStack() as stack:
-        progress = _StudyProgress(study.name, groups, waiting, stack, stream or sys.stderr)
+        progress = StudyProgress(study.name, folder, groups, show_progress, stack, stream or sys.stderr)
         if begun and waiting:
             progress.say(f"{out}: {len(groups) - len(waiting)} of {len(groups)} groups are done already")
         try:
-            for group in waiting:
-                run_group(folder, group, progress, saving=saving, env_workers=env_workers)
-                progress.finish(group)
-                computed.append(group.name)
+            with closing(_take_turns(folder, waiting, progress)) as turns:
+                for group in turns:
+                    run_group(folder, group, progress.begin, saving=saving, env_workers=env_workers)
+                    computed.append(group.name)
         except (Interrupted, KeyboardInterrupt):
-            source = study.name if study.builtin else study.source
-            done = len(groups) - len(waiting) + len(computed)
-            raise StudyInterrupted(source, scale, out, done, len(groups)) from None
-    if computed or not folder.results.is_file():
-        write_results(folder, groups)
+            raise interrupted(study, scale, folder, out, groups) from None
+    settle(folder, groups, computed)
     return Outcome(folder, groups, tuple(computed))
 
 
+def interrupted(
+    study: StudyFile, scale: str, folder: StudyFolder, out: Path, groups: Sequence[Group], options: Sequence[str] = ()
+) -> StudyInterrupted:
+    """`options`: what to type besides to go on."""
+    done = sum(is_done(folder, group) for group in groups)
+    source = study.name if study.builtin else study.source
+    return StudyInterrupted(source, scale, out, done, len(groups), options)
+
+
+def settle(folder: StudyFolder, groups: Sequence[Group], computed: Sequence[str]) -> None:
+    """What is left to do once all groups are done; nothing where that was done before."""
+    if computed or not folder.results.is_file() or folder.locks.exists():
+        finish_study(folder, groups)
+
+
+def _take_turns(folder: StudyFolder, waiting: Sequence[Group], progress: StudyProgress) -> Generator[Group, None, None]:
+    """Groups to compute, each locked until the next is asked for; ends when all are done, whoever did them."""
+    left, told = list(waiting), set[str]()
+    while left:
+        held = []
+        for group in left:
+            with try_lock(folder.group_lock(group.name)) as mine:
+                if not mine:
+                    held.append(group)
+                elif not is_done(folder, group):  # not even since this process last looked
+                    yield group
+        if len(held) == len(left):
+            for group in held:
+                if group.name not in told:
+                    told.add(group.name)
+                    progress.say(f"waiting for it: {holder(folder.group_lock(group.name))} computes it", group)
+            time.sleep(LOOK_AGAIN_SECONDS)
+            progress.look(f", waiting for {len(held)} group{'s' if len(held) != 1 else ''} of other processes")
+        left = [group for group in held if not is_done(folder, group)]
+
+
 def run_group(
-    folder: StudyFolder, group: Group, progress: _StudyProgress, *, saving: Saving = Saving(), env_workers: int = 0
+    folder: StudyFolder, group: Group, begin: Begin, *, saving: Saving = Saving(), env_workers: int = 0
 ) -> None:
-    """Train the group, or resume it where it was begun."""
+    """Train the group, or resume it where it was begun. Its lock is the caller's to hold."""
     run_folder = folder.group(group.name)
     workers = 0 if group.config.host is None else min(env_workers, len(group.config.runs))
 
     @contextmanager
     def open_progress(first: int) -> Iterator[Progress]:
-        yield progress.begin(group, first)
+        yield begin(group, first)
 
     if check_group(run_folder, group):
         resume(run_folder.path, saving=saving, open_progress=open_progress, env_workers=workers)
     else:
         train(group.config, run_folder.path, saving=saving, open_progress=open_progress, env_workers=workers)
-
-
-def _is_done(folder: StudyFolder, group: Group) -> bool:
-    run_folder = folder.group(group.name)
-    return check_group(run_folder, group) and run_folder.result.is_file()
-
-
-@dataclass
-class _StudyProgress:
-    """One bar over all run-steps of the study."""
-
-    name: str
-    groups: Sequence[Group]
-    waiting: Sequence[Group]
-    stack: ExitStack
-    stream: TextIO
-    _shown: Progress | None = field(default=None, init=False)
-    _done: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self._done = sum(group.run_steps for group in self.groups) - sum(group.run_steps for group in self.waiting)
-
-    def begin(self, group: Group, first: int) -> Progress:
-        """`first`: the step the group goes on from, which the speed must not count."""
-        if self._shown is None:
-            total = sum(one.run_steps for one in self.groups)
-            at = self._done + first * len(group.config.runs)
-            self._shown = self.stack.enter_context(show_progress(f"study {self.name}", total, at, self.stream))
-        return _GroupProgress(self._shown, group, self._done, f"{self.groups.index(group) + 1}/{len(self.groups)}")
-
-    def finish(self, group: Group) -> None:
-        self._done += group.run_steps
-
-    def say(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
-
-
-@dataclass(frozen=True)
-class _GroupProgress:
-    """The part of the bar that one group moves."""
-
-    shown: Progress
-    group: Group
-    before: int
-    number: str
-
-    def update(self, step: int, note: str) -> None:
-        words = f", group {self.number} {self.group.name}{note}"
-        self.shown.update(self.before + step * len(self.group.config.runs), words)
-
-    def say(self, line: str) -> None:
-        self.shown.say(f"group {self.number} {self.group.name}: {line}")

@@ -1,10 +1,12 @@
-"""What a study has found, read back from its folder: one `RunResult` per finished run."""
+"""What a study has found, read back from its folder: a `RunResult` per finished run, or what was computed."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,11 @@ class StudyResult:
     scale: str
     runs: tuple[RunResult, ...]
     missing: tuple[str, ...]
-    """Groups that are not finished."""
+    """Groups, or parts, that are not finished."""
     versions: Mapping[str, str]
     command: str
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of a study that is computed and not trained: its tables, by part and name of the file."""
 
     def select(self, **labels: Any) -> tuple[RunResult, ...]:
         """Runs with these labels (task, method, preset, ...), and with this beta or seed where given."""
@@ -72,6 +76,9 @@ def read_study(folder: Path) -> StudyResult:
             runs += _read_group(group, run_folder)
         else:
             missing.append(group["name"])
+    names = [part["name"] for part in about.get("parts", [])]
+    finished = {name: where for name in names if (where := folder / "parts" / name).is_dir()}
+    missing += [name for name in names if name not in finished]
     return StudyResult(
         folder=folder,
         name=about["name"],
@@ -81,7 +88,32 @@ def read_study(folder: Path) -> StudyResult:
         missing=tuple(missing),
         versions=about["versions"],
         command=about["command"],
+        parts={name: read_tables(where) for name, where in finished.items()},
     )
+
+
+def read_tables(folder: Path) -> dict[str, Any]:
+    """The JSON and CSV files of a part, by name; a CSV is a list of rows, with numbers as numbers."""
+    tables: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        try:
+            if path.suffix == ".json":
+                tables[path.name] = json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".csv":
+                with path.open(newline="", encoding="utf-8") as file:
+                    tables[path.name] = [{k: _cell(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: not readable ({error})") from None
+    return tables
+
+
+def _cell(text: str) -> float | int | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _read_group(group: Mapping[str, Any], folder: RunFolder) -> Iterator[RunResult]:

@@ -119,7 +119,10 @@ def find_study(name: str) -> StudyFile:
     if not path.is_file():
         if path.suffix == ".toml":
             raise UserError(f"study: no file {name}")
-        raise UserError(f"{unknown_name('study', name, known)}; or the path of a .toml file")
+        from hyper_rl.studies.computed import computed_studies
+
+        names = [*known, *computed_studies()]
+        raise UserError(f"{unknown_name('study', name, names)}; or the path of a .toml file")
     try:
         text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -4,9 +4,11 @@ study.toml         the study file, byte for byte
 study.json         name, title, scale, groups (labels, betas, seeds), command, versions
 groups/<name>/     an ordinary run folder
 results.csv        one row per run, once all groups are done
+locks/             who works on what, until all groups are done
 
 `study.json` is there before the first group begins, and its groups never change: a study that goes on after any
-interruption has the division it began with.
+interruption has the division it began with. Several processes may work in one folder: what they all write
+(`study.json`, `results.csv`) is written under the study's lock, a group under its own.
 """
 
 from __future__ import annotations
@@ -17,20 +19,22 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError
+from hyper_rl.studies.group_lock import wait_for_lock
 from hyper_rl.studies.layout import divide, restore_division
 from hyper_rl.studies.plan import Group, plan_study
 from hyper_rl.studies.study_file import StudyFile
 from hyper_rl.training.run_folder import RunFolder, versions, write_atomically
 
 STUDY_VERSION = 1
-HALF_BEGUN = frozenset({"study.toml", ".study.toml.writing", ".study.json.writing"})
+HALF_BEGUN = frozenset({"study.toml", ".study.toml.writing", ".study.json.writing", "locks"})
 """All there can be when a study was killed before its first group."""
 
 
@@ -52,8 +56,20 @@ class StudyFolder:
     def results(self) -> Path:
         return self.path / "results.csv"
 
+    @property
+    def locks(self) -> Path:
+        return self.path / "locks"
+
+    @property
+    def lock(self) -> Path:
+        """Of the files that all processes write."""
+        return self.locks / ".study"
+
     def group(self, name: str) -> RunFolder:
         return RunFolder(self.path / "groups" / name)
+
+    def group_lock(self, name: str) -> Path:
+        return self.locks / f"{name}.lock"
 
     def read(self) -> dict[str, Any]:
         """`study.json`, checked for what readers of it rely on."""
@@ -78,20 +94,37 @@ def recorded_scale(study: StudyFile, scale: str) -> str:
     return scale if study.builtin or scale != "paper" else "custom"
 
 
-def open_study(study: StudyFile, scale: str, out: Path) -> tuple[StudyFolder, tuple[Group, ...], bool]:
-    """The folder and its groups, and whether it was begun before; refused where it belongs to something else."""
+def open_study(
+    study: StudyFile, scale: str, out: Path, *, beside: int = 1
+) -> tuple[StudyFolder, tuple[Group, ...], bool]:
+    """The folder and its groups, and whether it was begun before; refused where it belongs to something else.
+
+    `beside`: groups that will share the memory of one machine.
+    """
     folder = StudyFolder(out)
     groups = plan_study(study, scale)
-    if folder.json.is_file():
-        _require_same(study, scale, folder)
-        return folder, restore_division(groups, folder.read()["groups"], str(folder.json)), True
-    if out.exists() and (not out.is_dir() or any(path.name not in HALF_BEGUN for path in out.iterdir())):
+    # The second look: another process may have begun the study between the first one and the list of its files.
+    if not folder.json.is_file() and _is_foreign(out) and not folder.json.is_file():
         raise UserError(f"out: {out} exists already and is no study folder; choose another")
-    divided = divide(groups)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"out: {out} cannot be created ({error.strerror})") from None
+    if not folder.json.is_file():
+        divided = divide(groups, beside=beside)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"out: {out} cannot be created ({error.strerror})") from None
+        with shared_files(folder):
+            if not folder.json.is_file():
+                _begin(study, scale, folder, divided)
+                return folder, divided, False
+    _require_same(study, scale, folder)
+    return folder, restore_division(groups, folder.read()["groups"], str(folder.json)), True
+
+
+def _is_foreign(out: Path) -> bool:
+    return out.exists() and (not out.is_dir() or any(path.name not in HALF_BEGUN for path in out.iterdir()))
+
+
+def _begin(study: StudyFile, scale: str, folder: StudyFolder, divided: Sequence[Group]) -> None:
     write_atomically(folder.toml, study.text)
     body = {
         "version": STUDY_VERSION,
@@ -107,11 +140,10 @@ def open_study(study: StudyFile, scale: str, out: Path) -> tuple[StudyFolder, tu
             }
             for group in divided
         ],
-        "command": command(study, scale, out),
+        "command": command(study, scale, folder.path),
         "versions": versions(),
     }
     write_atomically(folder.json, json.dumps(body, indent=2) + "\n")
-    return folder, divided, False
 
 
 def command(study: StudyFile, scale: str, out: Path) -> str:
@@ -155,7 +187,32 @@ def _as_data(value: Any) -> Any:
     return json.loads(json.dumps(value if not hasattr(value, "items") else dict(value)))
 
 
-def write_results(folder: StudyFolder, groups: Sequence[Group]) -> None:
+def is_done(folder: StudyFolder, group: Group) -> bool:
+    run_folder = folder.group(group.name)
+    return check_group(run_folder, group) and run_folder.result.is_file()
+
+
+@contextmanager
+def shared_files(folder: StudyFolder) -> Iterator[None]:
+    """For as long as files are written that are not a group's own."""
+    with wait_for_lock(folder.lock):
+        yield
+        folder.lock.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty: some group has a lock
+        folder.locks.rmdir()
+
+
+def finish_study(folder: StudyFolder, groups: Sequence[Group]) -> None:
+    """The table of a study whose groups are all done, and away with their locks."""
+    with shared_files(folder):
+        text = results_table(folder, groups)
+        if not folder.results.is_file() or folder.results.read_text() != text:
+            write_atomically(folder.results, text)
+        for path in folder.locks.glob("*.lock"):  # whoever waits for one of them finds its group done
+            path.unlink(missing_ok=True)
+
+
+def results_table(folder: StudyFolder, groups: Sequence[Group]) -> str:
     """`results.csv`: one row per run, nothing in it that depends on how often the study was interrupted."""
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -167,7 +224,7 @@ def write_results(folder: StudyFolder, groups: Sequence[Group]) -> None:
     writer = csv.DictWriter(text, ["group", *labels, *values], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    write_atomically(folder.results, text.getvalue())
+    return text.getvalue()
 
 
 def _cell(value: Any) -> str:

@@ -65,7 +65,8 @@ def slope_figure(path: Path, rows: Sequence[Mapping[str, Any]], slopes: Sequence
     for family, panel_row in zip(families, panels, strict=True):
         for axis, panel in zip(axes, panel_row, strict=True):
             here = [r for r in rows if (r["family"], r["axis"], r["measure"]) == (family, axis, "settled")]
-            fitted = next(s for s in slopes if (s["family"], s["axis"], s["measure"]) == (family, axis, "settled"))
+            mine = (s for s in slopes if (s["family"], s["axis"], s["measure"]) == (family, axis, "settled"))
+            fitted = next(mine, None)
             _slope_panel(panel, here, fitted)
             panel.set(xscale="log", yscale="log", xlabel=axis, title=f"{family}, β = {here[0]['beta']:g}")
             panel.set_xticks([row["size"] for row in here], [f"{row['size']:g}" for row in here], minor=False)
@@ -76,13 +77,16 @@ def slope_figure(path: Path, rows: Sequence[Mapping[str, Any]], slopes: Sequence
     figure.savefig(path, dpi=110)
 
 
-def _slope_panel(panel: Any, here: Sequence[Mapping[str, Any]], fitted: Mapping[str, Any]) -> None:
+def _slope_panel(panel: Any, here: Sequence[Mapping[str, Any]], fitted: Mapping[str, Any] | None) -> None:
+    """The measurements, and the line through them where enough runs settled for one."""
     x = np.array([row["size"] for row in here])
     median, low, high = (np.array([row[k] for row in here]) for k in ("median", "low", "high"))
     panel.errorbar(x, median, yerr=[median - low, high - median], fmt="o", color=COLOURS[4], label="median, 10-90%")
     for row in here:
         if row["censored"]:
             panel.annotate(f"{row['censored']} never", (row["size"], row["high"]), fontsize=7, ha="center", va="bottom")
+    if fitted is None:
+        return
     line = np.exp(fitted["intercept"]) * x ** fitted["slope"]
     text = f"slope {fitted['slope']:.2f} [{fitted['low']:.2f}, {fitted['high']:.2f}]"
     panel.plot(x, line, "-", color=COLOURS[0], label=text)

@@ -3,7 +3,7 @@
 config.json        what was asked for, every number written out
 curve.csv          one row per evaluation and run
 result.json        what came out; no timings, so that equal runs give equal bytes
-timing.json        speeds
+timing.json        speeds, versions and devices
 visits.csv         how often each cell of the task was visited, per run
 checkpoint/        see `checkpoint`
 runs/<i>/agent/    the judged policy of run i alone, see `agent_file`

@@ -36,11 +36,16 @@ def share_evenly(runs: int, devices: int) -> int:
     return max(count for count in range(1, devices + 1) if runs % count == 0)
 
 
+def devices_for(runs: int) -> list[jax.Device]:
+    """Those that compute `runs` runs of a JAX task."""
+    devices = usable_devices()
+    return devices[: share_evenly(runs, len(devices))]
+
+
 def run_mesh(runs: int) -> Mesh | None:
     """The devices that compute `runs` runs; None where that is one."""
-    devices = usable_devices()
-    count = share_evenly(runs, len(devices))
-    return Mesh(np.array(devices[:count]), (AXIS,)) if count > 1 else None
+    devices = devices_for(runs)
+    return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
 
 
 def describe(runs: int) -> str:

@@ -28,6 +28,7 @@ from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Progress, Silent
 from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
 from hyper_rl.training.session import Clock, Rows, train_steps
+from hyper_rl.training.sharding import devices_for, usable_devices
 from hyper_rl.training.stopping import watch_for_stop
 from hyper_rl.types import take_run
 
@@ -190,11 +191,17 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
             "steps_per_second": per_second,
             "run_steps_per_second": per_second * len(config.runs),
             "versions": versions(),
+            "devices": _devices(config),
         }
         folder.write_timing(timing)
     result = summarise_runs(config, folder.read_curve())
     folder.write_result(result)
     return result
+
+
+def _devices(config: Config) -> dict[str, Any]:
+    devices = devices_for(len(config.runs)) if config.host is None else usable_devices()[:1]
+    return {"platform": devices[0].platform, "kind": devices[0].device_kind, "count": len(devices)}
 
 
 def _write_agents(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> None:

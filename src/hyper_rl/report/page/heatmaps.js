@@ -7,13 +7,17 @@ function rampAt(share) {
   return RAMP[i].map((from, c) => Math.round(from + (RAMP[i + 1][c] - from) * (place - i)));
 }
 
-// One pixel per cell, on one logarithmic scale; a cell that nobody visited stays empty.
+const WALL_COLOUR = [106, 115, 125, 255];
+const visitsOf = (count) => (count < 0 ? "wall" : `${count.toLocaleString("en")} visits`);
+
+// One pixel per cell, on one logarithmic scale; a cell that nobody visited stays empty, and walls have a colour of their own.
 function paint(canvas, visits, rows, columns, most) {
   canvas.width = columns;
   canvas.height = rows;
   const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
   visits.forEach((count, i) => {
     if (count > 0) image.data.set([...rampAt(Math.log(count) / Math.log(most)), 255], 4 * i);
+    else if (count < 0) image.data.set(WALL_COLOUR, 4 * i);
   });
   context.putImageData(image, 0, 0);
 }
@@ -56,7 +60,7 @@ function heatMaps(study, panel) {
     const name = `${study.series[now.series].name}, β = ${show(now.beta)}, seed ${now.seed}`;
     caption.textContent = name;
     const reached = now.visits.filter((count) => count > 0).length;
-    canvas.setAttribute("aria-label", `Visits of ${panel.panel}: ${name}. ${reached} of ${rows * columns} cells visited. Arrow keys read cells.`);
+    canvas.setAttribute("aria-label", `Visits of ${panel.panel}: ${name}. ${reached} of ${now.visits.filter((count) => count >= 0).length} cells visited. Arrow keys read cells.`);
     paint(canvas, now.visits, rows, columns, most);
     for (const [pickName, values, value] of [["method", used, now.series], ["β", betas, now.beta], ["seed", seeds, now.seed]])
       controls.querySelector(`[data-pick="${pickName}"]`).selectedIndex = values.indexOf(value);
@@ -65,7 +69,7 @@ function heatMaps(study, panel) {
   };
   const read = (row, column, aloud) => {
     cursor = [Math.min(rows - 1, Math.max(0, row)), Math.min(columns - 1, Math.max(0, column))];
-    const [r, c] = cursor, box = canvas.getBoundingClientRect(), text = `row ${r}, column ${c}: ${now.visits[r * columns + c].toLocaleString("en")} visits`;
+    const [r, c] = cursor, box = canvas.getBoundingClientRect(), text = `row ${r}, column ${c}: ${visitsOf(now.visits[r * columns + c])}`;
     Object.assign(spot.style, { left: `${(100 * c) / columns}%`, top: `${(100 * r) / rows}%`, width: `${100 / columns}%`, height: `${100 / rows}%` });
     spot.hidden = false;
     tip.at(box.left + scrollX + ((c + 1) * box.width) / columns, box.top + scrollY + (r * box.height) / rows, make("span", {}, text));
@@ -90,13 +94,13 @@ function heatMaps(study, panel) {
   const body = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Visits as a table" });
   const table = make("details", {}, make("summary", {}, "Visits of the large map as a table"), body);
   table.fill = () => body.replaceChildren(make("table", {}, make("tbody", {}, Array.from({ length: rows }, (_, r) =>
-    make("tr", {}, now.visits.slice(r * columns, (r + 1) * columns).map((count) => make("td", { class: "number" }, String(count))))))));
+    make("tr", {}, now.visits.slice(r * columns, (r + 1) * columns).map((count) => make("td", { class: "number" }, count < 0 ? "" : String(count))))))));
   table.addEventListener("toggle", () => { if (table.open) table.fill(); });
 
   const colours = RAMP.map((colour) => `rgb(${colour.join(" ")})`).join(", ");
   const ramp = make("div", { class: "ramp" });
   ramp.style.background = `linear-gradient(to right, ${colours})`;
-  const note = "How often each cell was visited over the whole run; grey: never. One logarithmic colour scale for all." +
+  const note = `How often each cell was visited over the whole run; pale: never${panel.maps.some((map) => map.visits.includes(-1)) ? ", dark grey: walls" : ""}. One logarithmic colour scale for all.` +
     (panel.left_out ? ` Heat maps of ${panel.left_out} more seed${panel.left_out === 1 ? "" : "s"} are left out to keep this page small.` : "");
   const node = make("section", { class: "chart", "data-chart": "visits" }, make("h3", {}, `Where the agent has been: ${panel.panel}`), make("p", { class: "note" }, note), controls,
     make("div", { class: "heat" }, make("figure", {}, make("figcaption", {}, caption), make("div", { class: "field" }, canvas, spot), ramp,

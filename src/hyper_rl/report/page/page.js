@@ -21,7 +21,7 @@ function headline() {
     notJudged.filter((study) => study.scale !== "quick").map((study) => make("p", { class: "banner" }, `${study.name} is a study of one's own (${study.scale}): no claim of the paper is judged by it.`)),
     missing.length ? make("div", { class: "banner", id: "missing" }, make("strong", {}, `NOT FINISHED: ${count(missing.length, "group")}. `), "What follows is without ",
       missing.slice(0, 8).join(", "), missing.length > 8 ? ` and ${missing.length - 8} more.` : ".") : null,
-    make("ul", { class: "tiles" }, tile(runs.toLocaleString("en"), "runs"), tile(brief(steps), "environment steps"),
+    make("ul", { class: "tiles" }, runs ? [tile(runs.toLocaleString("en"), "runs"), tile(brief(steps), "environment steps")] : null,
       tally("not run") === claims.length ? tile("none", "claims judged", "not-run") : ["reproduced", "contradicted", "not reproduced"].filter(tally)
         .map((word) => tile(`${SIGNS[word]} ${tally(word)}`, `claim${tally(word) === 1 ? "" : "s"} ${word}`, word.replace(" ", "-")))),
   ]);
@@ -30,7 +30,7 @@ function headline() {
 function contents() {
   const link = (target, text) => make("li", {}, make("a", { href: `#${target}` }, text));
   byId("contents").append(make("ul", {}, link("claims", "Claims"), data.studies.map((study, i) => link(`study-${i}`, data.studies.length === 1 ? "Results" : study.title)),
-    link("runs", "Every run"), link("footer", "Reproduce")));
+    data.studies.some((study) => study.count) ? link("runs", "Every run") : null, link("footer", "Reproduce")));
 }
 
 function methodButtons() {
@@ -85,12 +85,16 @@ function copyButton(text) {
 function studySection(study, index) {
   const section = make("section", { id: `study-${index}`, class: "study" },
     make("h2", {}, data.studies.length === 1 ? "Results" : study.title, study.judged ? null : make("span", { class: "soft" }, ` (scale ${study.scale})`)),
-    make("p", { class: "soft" }, [count(study.count, "run"), count(study.series.length, "line"), study.betas.length ? `β ${study.betas.length > 1 ? `${show(study.betas[0])} to ${show(study.betas.at(-1))} (${study.betas.length} values)` : show(study.betas[0])}` : null,
+    make("p", { class: "soft" }, !study.count ? study.name : [count(study.count, "run"), count(study.series.length, "line"), study.betas.length ? `β ${study.betas.length > 1 ? `${show(study.betas[0])} to ${show(study.betas.at(-1))} (${study.betas.length} values)` : show(study.betas[0])}` : null,
       count(study.seeds.length, "seed")].filter(Boolean).join(" · ")));
   byId("studies").append(section);
-  if (!study.count) { section.append(make("p", {}, "No group of this study is finished yet.")); return []; }
+  section.append(...study.pictures.map(picture), ...study.tables.map(computedTable));
+  if (!study.count) {
+    if (!study.tables.length) section.append(make("p", {}, "Nothing of this study is finished yet."));
+    return [];
+  }
   section.append(summaryTable(study));
-  const charts = study.charts.map((chart) => lineChart(study, chart)), maps = study.maps.map((panel) => heatMaps(study, panel));
+  const charts = study.charts.map((chart) => lineChart(study, chart)), maps = [...study.maps.map((panel) => heatMaps(study, panel)), ...study.paths.map((panel) => mazePaths(study, panel))];
   // Charts of one panel stand two in a row where there is room.
   let pair = null;
   for (const chart of [...charts.slice(0, 4), ...maps, ...charts.slice(4)]) {

@@ -1,11 +1,12 @@
-"""All learners of one run, out of a checkpoint: the agent file holds the judged policy alone.
+"""All learners of a run, out of a checkpoint: the agent file holds the judged policy alone.
 
-Only the arrays of that run's learners are read into memory; the replay, which is most of the file, stays on the disk.
+Only the arrays of these learners are read into memory; the replay, which is most of the file, stays on the disk.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,16 @@ PREFIXES = (".learners", ".runs.learners")
 
 def read_learners(folder: RunFolder, config: Config, run: int) -> tuple[LearnerState, int]:
     """(states stacked over the roles of the method, step) from the newest checkpoint that is whole."""
+    (learners,), step = read_learners_of(folder, config, [run])
+    return learners, step
+
+
+def read_learners_of(folder: RunFolder, config: Config, runs: Sequence[int]) -> tuple[list[LearnerState], int]:
+    """The same for several runs, whose checkpoint is checked once."""
     problems = []
     for checkpoint in list_checkpoints(folder.checkpoints):
         try:
-            return _read(checkpoint, config, run)
+            return _read(checkpoint, config, runs)
         except (DamagedCheckpoint, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             problems.append(f"{checkpoint.name}: {problem}")
     if problems:
@@ -48,19 +55,21 @@ def read_learners(folder: RunFolder, config: Config, run: int) -> tuple[LearnerS
     )
 
 
-def _read(checkpoint: Path, config: Config, run: int) -> tuple[LearnerState, int]:
+def _read(checkpoint: Path, config: Config, runs: Sequence[int]) -> tuple[list[LearnerState], int]:
     body = json.loads((checkpoint / META_FILE).read_text())["body"]
     path = checkpoint / STATE_FILE
     if file_sha256(path) != body["state_sha256"]:
         raise DamagedCheckpoint(f"{STATE_FILE} truncated or altered (check sum differs)")
-    arrays: dict[str, np.ndarray] = {}
+    arrays: list[dict[str, np.ndarray]] = [{} for _ in runs]
     with safe_open(path, framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 - not a dictionary
             for prefix in PREFIXES:
                 if name.startswith(prefix):
-                    arrays[name.removeprefix(prefix)] = file.get_slice(name)[run]
-    loaded = unflatten(jax.eval_shape(lambda: _template(config)), arrays, STATE_FILE)
-    return jax.tree.map(jnp.asarray, loaded), int(body["step"])
+                    for mine, run in zip(arrays, runs, strict=True):
+                        mine[name.removeprefix(prefix)] = file.get_slice(name)[run]
+    template = jax.eval_shape(lambda: _template(config))
+    loaded = [jax.tree.map(jnp.asarray, unflatten(template, mine, STATE_FILE)) for mine in arrays]
+    return loaded, int(body["step"])
 
 
 def _template(config: Config) -> Any:

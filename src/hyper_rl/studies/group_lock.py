@@ -1,0 +1,107 @@
+"""Locks that several processes on one study folder agree by: nobody computes a group that another one computes.
+
+A lock is held by an open file (`flock`), so it is gone with its process, however that ends: nothing has to be cleaned
+up before a group can be taken over. What is in the file is only for people who want to know who holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hyper_rl.errors import UserError
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Whether it could be had; it is kept until the block ends."""
+    descriptor = _lock(path, wait=False)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """For short work, where waiting needs no words."""
+    descriptor = _lock(path, wait=True)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def holder(path: Path) -> str:
+    """Who has the lock, in words."""
+    try:
+        return path.read_text().strip() or "another process"
+    except OSError:
+        return "another process"
+
+
+def _lock(path: Path, *, wait: bool) -> int | None:
+    """The open file that holds the lock; None where another process has it."""
+    while True:
+        descriptor = _open(path)
+        if descriptor is None:
+            continue
+        try:
+            if not _flock(descriptor, wait):
+                os.close(descriptor)
+                return None
+            # Removed since it was opened, by whoever finished the study, it is the lock of nothing.
+            if not _is_file(descriptor, path):
+                os.close(descriptor)
+                continue
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise UserError(
+                f"study: {path} cannot be locked ({error.strerror}); put the study on a file system that has locks"
+            ) from None
+        except BaseException:  # Ctrl-C while it waited
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _open(path: Path) -> int | None:
+    """None where its folder was removed just now."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"study: {path.parent} cannot be created ({error.strerror})") from None
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"study: {path} cannot be opened ({error.strerror})") from None
+
+
+def _flock(descriptor: int, wait: bool) -> bool:
+    if sys.platform == "win32":  # has no such lock; one process at a time is for the user to see to
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
