@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from hyper_rl.report.panels import lay_out, method_name
-from hyper_rl.report.study_figures import draw_study, mean_band
+from hyper_rl.report.study_figures import draw_study, legend_columns, mean_band
 from hyper_rl.studies.store import RunResult
 from made_studies import make_run, make_study, result
 
@@ -86,3 +86,26 @@ def test_a_study_is_drawn_twice_to_the_same_bytes(tmp_path: Path) -> None:
 
 def test_nothing_finished_draws_nothing(tmp_path: Path) -> None:
     assert draw_study(make_study("figure-1", []), tmp_path / "figures") == []
+
+
+def test_a_variant_is_called_by_its_own_name_and_has_a_colour_of_its_own() -> None:
+    runs = []
+    for number, variant in enumerate(("whole", "no decay", "slow models")):
+        runs += runs_of("hyper", {"variant": variant, "disagreement.lr": 10.0**-number})
+    series = lay_out(runs)[0].series
+    assert [one.name for one in series] == ["Hyper, whole", "Hyper, no decay", "Hyper, slow models"]
+    assert len({one.colour for one in series}) == 3 and {one.stroke for one in series} == {"-"}
+
+
+def test_what_is_the_same_all_over_a_panel_is_not_named_in_it() -> None:
+    runs = runs_of("hyper", {"task": "Room", "preset": "paper"})
+    for preset in ("paper", "robust"):
+        runs += runs_of("hyper", {"task": "MediumMaze-Easy", "preset": preset})
+    names = [[series.name for series in panel.series] for panel in lay_out(runs)]
+    assert names == [["Hyper"], ["Hyper, preset paper", "Hyper, preset robust"]]
+
+
+def test_a_legend_has_as_many_columns_as_fit() -> None:
+    assert legend_columns(["Hyper", "UCB-Q"], 7.0) == 2
+    assert legend_columns(["Hyper, preset robust, p start 0.001, p end 0.1"] * 6, 7.0) == 1
+    assert legend_columns(["Hyper"] * 9, 14.0) == 5

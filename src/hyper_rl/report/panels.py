@@ -1,7 +1,8 @@
 """How the runs of a study are laid out in a figure: panels side by side, one line in each for every series.
 
 What changes the question (the task and its options) makes panels; what changes the answer (method, preset, lengths and
-whatever else a study varies) makes series. Colour tells methods apart, the stroke the rest.
+whatever else a study varies) makes series. Colour tells methods apart, the stroke the rest; in a study of one method's
+variants colour tells those apart.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ COLOURS = {
 }
 """One colour per method, in every figure; told apart by lightness too, for printing in grey."""
 STROKES = ("-", "--", ":", "-.")
+MANY_COLOURS = ("#0b7a75", "#d1603d", "#5b5ea6", "#b8860b", "#8c2d5b", "#4c9a2a", "#3a86c8", "#7a7a7a")
+"""For many variants of one method; the stroke helps once they run out."""
 NAMES = {"hyper": "Hyper", "curiosity": "Curiosity", "decouple": "Decouple", "exploit": "Exploit", "lesson": "LESSON"}
 TABULAR_NAMES = {**NAMES, "curiosity": "UCB-Q", "exploit": "Q-learning"}
 DEEP_NAMES = {"td3": "TD3", "dqn": "DQN", "sac": "SAC"}
@@ -66,23 +69,40 @@ def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
         mine = [run for run in runs if _values(run, asks) == question]
         task = str(mine[0].labels.get("task", ""))
         extra = [f"{_short(key)} = {_said(value)}" for key, value in zip(asks, question, strict=True) if key != "task"]
-        panels.append(Panel(", ".join([task, *extra]), _series(mine, answers)))
+        # A panel in which, say, the preset is the same everywhere does not name it.
+        panels.append(Panel(", ".join([task, *extra]), _series(mine, [key for key in answers if key in _varied(mine)])))
     return panels
 
 
 def _series(runs: Sequence[RunResult], answers: Sequence[str]) -> tuple[Series, ...]:
     besides = [key for key in answers if key != "method"]
+    if "variant" in besides:
+        besides = ["variant"]  # the study's own words for all that makes the difference
     strokes = _distinct(_values(run, besides) for run in runs)
+    answered = _distinct((run.labels.get("method"), *_values(run, besides)) for run in runs)
+    # Where no two methods share a variant, colour may tell variants apart: strokes alone are hard to follow.
+    by_colour = len(strokes) > 2 and len(answered) == len(strokes)
     found = []
-    for answer in _distinct((run.labels.get("method"), *_values(run, besides)) for run in runs):
+    for answer in answered:
         mine = tuple(run for run in runs if (run.labels.get("method"), *_values(run, besides)) == answer)
         method, rest = str(answer[0]), answer[1:]
-        said = [f"{_short(key)} {_said(value)}" for key, value in zip(besides, rest, strict=True)]
-        stroke = STROKES[strokes.index(rest) % len(STROKES)]
+        said = [_difference(key, value) for key, value in zip(besides, rest, strict=True)]
         name = ", ".join([method_name(method, str(mine[0].labels.get("learner", ""))), *said])
-        found.append(Series(name, method, COLOURS.get(method, "#333333"), stroke, mine))
+        colour, stroke = _look(method, strokes.index(rest), by_colour=by_colour)
+        found.append(Series(name, method, colour, stroke, mine))
     known = {method: place for place, method in enumerate(METHOD_ORDER)}
     return tuple(sorted(found, key=lambda series: known.get(series.method, -1)))
+
+
+def _difference(key: str, value: Any) -> str:
+    return str(value) if key == "variant" else f"{_short(key)} {_said(value)}"
+
+
+def _look(method: str, place: int, *, by_colour: bool) -> tuple[str, str]:
+    """Colour and stroke of the `place`-th variant."""
+    if by_colour:
+        return MANY_COLOURS[place % len(MANY_COLOURS)], STROKES[place // len(MANY_COLOURS) % len(STROKES)]
+    return COLOURS.get(method, "#333333"), STROKES[place % len(STROKES)]
 
 
 def method_name(method: str, learner: str) -> str:

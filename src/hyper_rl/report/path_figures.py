@@ -10,7 +10,7 @@ import numpy as np
 from hyper_rl.envs.maze import GOAL_RADIUS
 from hyper_rl.report.maze_axes import as_hex, draw_goal, draw_start, draw_walls
 from hyper_rl.report.panels import Panel
-from hyper_rl.report.plots import require_matplotlib
+from hyper_rl.report.plots import require_matplotlib, said_beta, wrapped
 from hyper_rl.report.render.sheet import EXPLORER, GOAL, INK, TASK_POLICY
 from hyper_rl.report.trajectories import UNIT, Key, MazePath, RunPaths, maze_of, split_path
 
@@ -42,7 +42,7 @@ def path_figure(panel: Panel, found: Mapping[Key, RunPaths]) -> Any | None:
         for column, beta in enumerate(betas):
             axis = axes[0][place] if one_beta else axes[place][column]
             draw_walls(axis, walls)
-            axis.set_title(rf"{panel.series[row].name}, $\beta$ = {beta:g}", fontsize=9)
+            axis.set_title(wrapped(f"{panel.series[row].name}, {said_beta(beta)}", 38), fontsize=9)
             for path in cells[row, beta].paths if (row, beta) in cells else ():
                 draw_path(axis, path)
     figure.legend(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,12 @@ def plot_visits(
     figure.savefig(out, dpi=150, bbox_inches="tight")
     plt.close(figure)
     return out
+
+
+def said_beta(beta: float) -> str:
+    """With spaces at which no line breaks."""
+    return r"$\beta$" + f"\u00a0=\u00a0{beta:g}"
+
+
+def wrapped(text: str, characters: float) -> str:
+    return "\n".join(textwrap.wrap(text, int(characters)))

@@ -6,7 +6,6 @@ interval from two numbers says nothing.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from jaxtyping import Float
 from hyper_rl.report.computed_figures import draw_computed
 from hyper_rl.report.panels import Panel, Series, lay_out
 from hyper_rl.report.path_figures import path_figure
-from hyper_rl.report.plots import require_matplotlib
+from hyper_rl.report.plots import require_matplotlib, said_beta, wrapped
 from hyper_rl.report.trajectories import is_maze, paths_of
 from hyper_rl.report.visit_maps import WALL, visit_map
 from hyper_rl.studies.store import RunResult, StudyResult
@@ -25,6 +24,8 @@ from hyper_rl.studies.store import RunResult, StudyResult
 RESAMPLES = 2_000
 FEWEST_FOR_A_BAND = 3
 MARKERS = {"hyper": "o", "curiosity": "s", "decouple": "D", "exploit": "v", "lesson": "^"}
+LEGEND_ROW = 0.22
+"""Inches of one line of a legend."""
 LABELS = {
     "success": "judged success",
     "behaviour_success": "success while training",
@@ -144,7 +145,7 @@ def _visits(panel: Panel) -> Any:
     betas = sorted({run.beta for run in panel.runs})
     rows = len(panel.series)
     figure, axes = plt.subplots(
-        rows, len(betas), figsize=(2.1 * len(betas) + 0.9, 2.2 * rows), squeeze=False, layout="constrained"
+        rows, len(betas), figsize=(2.1 * len(betas) + 1.2, 2.35 * rows), squeeze=False, layout="constrained"
     )
     counted = [run.visits.max() for run in panel.runs if run.visits is not None]
     scale, image = LogNorm(vmin=1, vmax=max(2.0, float(max(counted)))), None
@@ -154,7 +155,7 @@ def _visits(panel: Panel) -> Any:
             axis.set_yticks([])
             axis.set_facecolor("#e8e8e8")
             runs = series.at(beta)
-            axis.set_title(rf"{series.name}, $\beta$ = {beta:g}", fontsize=8)
+            axis.set_title(wrapped(f"{series.name}, {said_beta(beta)}", 30), fontsize=8)
             if not runs or runs[0].visits is None:
                 continue
             counts = cells.fill(runs[0].visits)
@@ -211,10 +212,18 @@ def _finish(
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
             names.setdefault(name, handle)
-    figure.legend(names.values(), names.keys(), loc="outside lower center", ncols=min(len(names), 5), frameon=False)
-    width = int(figure.get_figwidth() * 11)
-    figure.suptitle("\n".join(textwrap.wrap(title, width)), fontsize=11)
+    columns = legend_columns(list(names), figure.get_figwidth())
+    rows = -(-len(names) // columns)
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
+    figure.legend(names.values(), names.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    figure.suptitle(wrapped(title, figure.get_figwidth() * 11), fontsize=11)
     return figure
+
+
+def legend_columns(names: Sequence[str], inches: float) -> int:
+    """As many as fit beside each other, at most five."""
+    widest = 0.7 + 0.085 * max(len(name) for name in names)
+    return max(1, min(len(names), 5, int(inches / widest)))
 
 
 def _save(figure: Any, path: Path) -> list[Path]:
