@@ -8,8 +8,8 @@ share of the floor. The floor is the time of the products alone at the rate that
 256 x 256 x 256 products (measured first), plus the time of the optimiser's and the targets' memory traffic alone at the
 bandwidth it reaches in one pass of Adam (measured too). Whatever else a step does is above the floor.
 
-`--precision bfloat16` computes products from operands rounded to bfloat16, summed in float32; parameters, optimiser and
-activations stay float32. Measure while nothing else computes.
+`--half` is the option `half_products` of learner and bonus: products of bfloat16 operands, and what goes from layer to
+layer in it too; `--precision` says how the other products are computed. Measure while nothing else computes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hyper_rl.training.program import Program
 from hyper_rl.types import take_run
 from speed import make_program, measure
 
-PRECISIONS = {"default": None, "float32": "highest", "tf32": "TF32_TF32_F32", "bfloat16": "BF16_BF16_F32"}
+PRECISIONS = {"default": None, "float32": "highest", "tf32": "TF32_TF32_F32"}
 """'default' is what the command uses: TF32 on recent NVIDIA GPUs, float32 on a CPU."""
 
 
@@ -113,9 +113,10 @@ def seconds_per_call(call: Callable[[], Any], at_least: float = 0.3) -> float:
     return took / repeats
 
 
-def product_rate(count: int) -> float:
+def product_rate(count: int, *, half: bool) -> float:
     """FLOP/s in `count` products of 256 x 256 matrices."""
-    a, b = (jax.random.normal(jax.random.key(i), (count, 256, 256)) for i in range(2))
+    kind = jnp.bfloat16 if half else float
+    a, b = (jax.random.normal(jax.random.key(i), (count, 256, 256)).astype(kind) for i in range(2))
     multiply = jax.jit(lambda x, y: x @ y)
     return count * 2 * 256**3 / seconds_per_call(lambda: multiply(a, b))
 
@@ -145,26 +146,30 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", type=int, default=[1, 8, 32, 64, 128, 256])
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--precision", default="default", choices=list(PRECISIONS))
+    parser.add_argument("--half", action="store_true")
     parser.add_argument("--capacity", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     jax.config.update("jax_default_matmul_precision", PRECISIONS[args.precision])
     on_gpu = jax.default_backend() == "gpu"
-    products, bandwidth = product_rate(512 if on_gpu else 16), adam_rate(100_000_000 if on_gpu else 800_000)
+    products, bandwidth = (
+        product_rate(512 if on_gpu else 16, half=args.half),
+        adam_rate(100_000_000 if on_gpu else 800_000),
+    )
     device = jax.devices()[0].device_kind
     print(f"{device}: products {products / 1e12:.2f} TFLOP/s, Adam {bandwidth / 1e9:.0f} GB/s", flush=True)
     rows: list[dict[str, Any]] = []
     for method in args.methods:
         for runs in args.runs:
-            program = make_program(args.task, method, runs, args.preset, args.capacity, 2)
+            program = make_program(args.task, method, runs, args.preset, args.capacity, 2, args.half)
             work = work_of(program)
             compiled, step = measure(program, args.seconds)
             floor = runs * (work.flops / products + work.bytes / bandwidth)
             row = {
                 "method": method,
                 "preset": args.preset,
-                "precision": args.precision,
+                "precision": "half" if args.half else args.precision,
                 "runs": runs,
                 "compile_seconds": round(compiled, 1),
                 "peak_gib": None if (peak := peak_memory()) is None else round(peak / 2**30, 2),

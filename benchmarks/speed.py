@@ -29,13 +29,17 @@ from synthetic_task import SyntheticTask
 WARMUP = 256
 
 
-def make_program(task: str, method: str, runs: int, preset: str, capacity: int, policy_delay: int) -> Program:
+def make_program(
+    task: str, method: str, runs: int, preset: str, capacity: int, policy_delay: int, half: bool = False
+) -> Program:
     synthetic = task == "Synthetic"
     options = default_options(preset)
-    td3 = dataclasses.replace(options.td3, policy_delay=policy_delay)
+    td3 = dataclasses.replace(options.td3, policy_delay=policy_delay, half_products=half)
+    disagreement = dataclasses.replace(options.disagreement, half_products=half)
     options = dataclasses.replace(
         options,
         td3=td3,
+        disagreement=disagreement,
         task="MediumMaze-Easy" if synthetic else task,
         method=method,
         seeds=runs,

@@ -51,6 +51,8 @@ class Disagreement(eqx.Module):
     """What the models predict: the next observation or its change."""
     normalise: bool = eqx.field(static=True, default=False)
     """Scale inputs and targets by running statistics of the observations."""
+    half_products: bool = eqx.field(static=True, default=False)
+    """Products from operands rounded to bfloat16, for GPUs; parameters stay as they are."""
 
     def __check_init__(self) -> None:
         require_positive("disagreement.lr", self.lr)
@@ -70,7 +72,7 @@ class Disagreement(eqx.Module):
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> DisagreementState:
         size, actions = feature_size(spec.observation), feature_size(spec.action)
         sizes = (size + actions, *self.widths, size)
-        models = make_ensemble(lambda k: make_mlp(k, sizes), key, self.models)
+        models = make_ensemble(lambda k: make_mlp(k, sizes, half=self.half_products), key, self.models)
         return DisagreementState(models, adam_init(models), moments_init(size), moments_init(size))
 
     def observe(self, state: DisagreementState, newest: Transition) -> DisagreementState:

@@ -63,6 +63,8 @@ class TD3(eqx.Module):
     """Hidden layers of actor and critics."""
     layer_norm: bool = eqx.field(static=True, default=False)
     """Normalise the critics' hidden layers."""
+    half_products: bool = eqx.field(static=True, default=False)
+    """Products from operands rounded to bfloat16, for GPUs; parameters stay as they are."""
 
     def __check_init__(self) -> None:
         require_positive("td3.lr", self.lr)
@@ -86,9 +88,10 @@ class TD3(eqx.Module):
         assert isinstance(spec.action, Box) and isinstance(spec.observation, Box)
         observations, actions = spec.observation.size, spec.action.size
         actor_key, critic_key = jax.random.split(key)
-        actor = make_mlp(actor_key, (observations, *self.widths, actions))
+        half = self.half_products
+        actor = make_mlp(actor_key, (observations, *self.widths, actions), half=half)
         sizes = (observations + actions, *self.widths, 1)
-        critics = make_ensemble(lambda k: make_mlp(k, sizes, layer_norm=self.layer_norm), critic_key, 2)
+        critics = make_ensemble(lambda k: make_mlp(k, sizes, layer_norm=self.layer_norm, half=half), critic_key, 2)
         return TD3State(
             actor=actor,
             critics=critics,
