@@ -25,9 +25,10 @@ from hyper_rl.errors import UserError, require, require_choice, require_count, r
 from hyper_rl.learners.base import UpdateInfo
 from hyper_rl.learners.tabular_q import greedy_random_ties
 from hyper_rl.learners.td3 import td_target
-from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, affine, make_mlp, soft_update
+from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, soft_update
 from hyper_rl.observations import feature_size, features
 from hyper_rl.optimisers import RMSpropState, rmsprop_init, rmsprop_step
+from hyper_rl.products import affine
 from hyper_rl.types import Transition
 
 TANH_WIDTH = 64
