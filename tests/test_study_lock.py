@@ -190,3 +190,10 @@ def test_how_far_others_are_and_on_what_stands_in_the_folder(undisturbed: Path, 
         assert last_step(half, 2000) == step
     half.curve.write_bytes(b"".join(lines[:5]) + b"1000,0,0.00")  # being written
     assert last_step(half, 2000) == 500
+
+
+def test_a_file_where_the_locks_belong_is_named(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("mine")
+    with pytest.raises(UserError, match="locks is in the way"), try_lock(tmp_path / "locks" / "group"):
+        pass
+    assert (tmp_path / "locks").read_text() == "mine"

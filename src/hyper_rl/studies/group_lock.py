@@ -79,7 +79,10 @@ def _lock(path: Path, *, wait: bool) -> int | None:
 def _open(path: Path) -> int | None:
     """None where its folder was removed just now."""
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir()
+    except FileExistsError:
+        if path.parent.exists() and not path.parent.is_dir():
+            raise UserError(f"study: {path.parent} is in the way, locks are kept in a folder of that name") from None
     except OSError as error:
         raise UserError(f"study: {path.parent} cannot be created ({error.strerror})") from None
     try:
