@@ -3,9 +3,10 @@
     pip install -r benchmarks/peers/statistics_requirements.txt
     python benchmarks/peers/statistics_check.py
 
-In the benchmarks' environment (`make bench` makes it), with rliable and what it imports added. Point values must agree to rounding. Intervals come from
-other random resamples, so their ends must agree within three times their Monte Carlo error, which is measured by
-repeating rliable's bootstrap. rliable wants as many runs for every task; ours need not be.
+In the benchmarks' environment (`make bench` makes it), with rliable and what it imports added. Point values must
+agree to rounding. Intervals come from other random resamples, so their ends must agree within three times their Monte
+Carlo error, which is measured by repeating rliable's bootstrap. rliable wants as many runs for every task; ours need
+not be.
 """
 
 from __future__ import annotations
