@@ -63,8 +63,10 @@ def work_of(program: Program) -> Work:
     actor = list(pairwise((observations, *learner.widths, actions)))
     critic = list(pairwise((observations + actions, *learner.widths, 1)))
     one_learner = rows * (forward(actor) + 2 * forward(critic))  # targets
-    one_learner += rows * 2 * (forward(critic) + backward(critic, inputs=False))
-    climb = forward(actor) + backward(actor, inputs=False) + forward(critic) + gradient_of_inputs(critic)
+    one_learner += rows * 2 * (forward(critic) + backward(critic))
+    climb = (
+        forward(actor) + backward(actor) + forward(critic) + forward(critic)
+    )  # the slope in its inputs costs as much
     one_learner += rows * climb / learner.policy_delay
     trained = 2 * parameters(critic) + parameters(actor) / learner.policy_delay
     adam, soft_update = 7 * number, 3 * number  # p, m, v read and written, g read; t read and written, o read
@@ -74,7 +76,7 @@ def work_of(program: Program) -> Work:
     if program.policies.explores:
         assert isinstance(bonus, Disagreement)
         model = list(pairwise((observations + actions, *bonus.widths, observations)))
-        flops += bonus.models * rows * (forward(model) + bonus.share * backward(model, inputs=False))
+        flops += bonus.models * rows * (forward(model) + bonus.share * backward(model))
         total += bonus.models * parameters(model) * adam
     return Work(float(flops), float(total))
 
@@ -87,13 +89,9 @@ def forward(layers: list[tuple[int, int]]) -> float:
     return sum(2.0 * i * o for i, o in layers)
 
 
-def gradient_of_inputs(layers: list[tuple[int, int]]) -> float:
-    return forward(layers)
-
-
-def backward(layers: list[tuple[int, int]], *, inputs: bool) -> float:
-    """Gradients of the weights, and of what went into each layer; of the first layer's only where they are needed."""
-    return forward(layers) + forward(layers if inputs else layers[1:])
+def backward(layers: list[tuple[int, int]]) -> float:
+    """Gradients of the weights, and of what went into each layer but the first."""
+    return forward(layers) + forward(layers[1:])
 
 
 def parameters(layers: list[tuple[int, int]]) -> float:

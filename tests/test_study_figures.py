@@ -97,6 +97,15 @@ def test_a_variant_is_called_by_its_own_name_and_has_a_colour_of_its_own() -> No
     assert len({one.colour for one in series}) == 3 and {one.stroke for one in series} == {"-"}
 
 
+def test_a_variant_that_stands_for_two_things_does_not_hide_their_difference() -> None:
+    runs = []
+    for preset in ("paper", "robust"):
+        runs += runs_of("hyper", {"variant": "whole", "preset": preset})
+    runs += runs_of("hyper", {"variant": "slow", "preset": "paper"})
+    names = {series.name for series in lay_out(runs)[0].series}
+    assert len(names) == 3 and all("preset" in name for name in names)
+
+
 def test_what_is_the_same_all_over_a_panel_is_not_named_in_it() -> None:
     runs = runs_of("hyper", {"task": "Room", "preset": "paper"})
     for preset in ("paper", "robust"):

@@ -67,5 +67,6 @@ def test_one_run_too_large_is_refused(group: Group, one: int) -> None:
         divide([group], one // 2, devices=4)
 
 
-def test_the_devices_of_some_runs() -> None:
-    assert len(devices_for(6)) == 1
+def test_the_devices_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hyper_rl.training.sharding.usable_devices", lambda: list("abcd"))
+    assert [devices_for(runs) for runs in (8, 6, 7)] == [list("abcd"), list("abc"), ["a"]]

@@ -18,7 +18,7 @@ import pytest
 from hyper_rl.errors import UserError
 from hyper_rl.studies.group_lock import holder, try_lock, wait_for_lock
 from hyper_rl.studies.runner import StudyInterrupted, run_study
-from hyper_rl.studies.study_folder import StudyFolder, finish_study, open_study
+from hyper_rl.studies.study_folder import StudyFolder, finish_study, open_study, shared_files
 from hyper_rl.studies.study_progress import last_step
 from kill_and_resume import SHARED_PROGRAMS, differing
 from test_study_runner import NAMES, STUDY, TEXT
@@ -197,3 +197,22 @@ def test_a_file_where_the_locks_belong_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="locks is in the way"), try_lock(tmp_path / "locks" / "group"):
         pass
     assert (tmp_path / "locks").read_text() == "mine"
+
+
+def test_a_link_to_nothing_where_the_locks_belong_is_named(tmp_path: Path) -> None:
+    (tmp_path / "locks").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match="locks is in the way"), try_lock(tmp_path / "locks" / "group"):
+        pass
+
+
+def test_a_folder_of_locks_that_vanishes_at_any_moment_is_made_again(tmp_path: Path) -> None:
+    """Whoever lets go last removes it, while others are between any two looks at it."""
+    folder = StudyFolder(tmp_path)
+
+    def take_and_clear(_: int) -> None:
+        with shared_files(folder):
+            pass
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(take_and_clear, range(2000)))) == 2000
+    assert not folder.locks.exists()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from hyper_rl.cli.study_computed import run_computed_command
+from hyper_rl.cli.study_computed import draw_if_possible, run_computed_command
 from hyper_rl.cli.tables import mean, show
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.studies.computed import computed_studies
@@ -20,7 +20,6 @@ from hyper_rl.studies.ray_runner import Cluster, run_study_on_ray
 from hyper_rl.studies.runner import run_study
 from hyper_rl.studies.store import StudyResult, read_study
 from hyper_rl.studies.study_file import SCALES, StudyFile, builtin_studies, find_study, parse_study
-from hyper_rl.studies.study_folder import StudyFolder, shared_files
 from hyper_rl.training.trainer import Saving
 
 
@@ -77,7 +76,7 @@ def run_study_command(options: StudyOptions) -> int:
         run = partial(run_study_on_ray, cluster=cluster)
     outcome = run(study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr)
     result = read_study(options.out)
-    figures = _draw(result, options.out / "figures") if options.figures else []
+    figures = draw_if_possible(result, options.out / "figures") if options.figures else []
     rows = table_rows(result)
     if options.json:
         print(
@@ -98,18 +97,6 @@ def run_study_command(options: StudyOptions) -> int:
         if figures:
             print(f"figures: {options.out / 'figures'} ({len(figures)} files)")
     return 0
-
-
-def _draw(result: StudyResult, folder: Path) -> list[Path]:
-    """The figures; a study that is done is not lost because nothing can draw it here."""
-    from hyper_rl.report.study_figures import draw_study
-
-    try:
-        with shared_files(StudyFolder(result.folder)):
-            return draw_study(result, folder)
-    except UserError as error:
-        print(f"no figures: {error}; then the same command draws them", file=sys.stderr)
-        return []
 
 
 def table_rows(result: StudyResult) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from hyper_rl.errors import UserError
 from hyper_rl.report.computed_tables import Table, cell_text, computed_tables
 from hyper_rl.studies.computed import ComputedStudy, run_computed
 from hyper_rl.studies.store import StudyResult, read_study
+from hyper_rl.studies.study_folder import StudyFolder, shared_files
 
 WIDTH = 160
 """Of a table that goes to a file or another program."""
@@ -24,7 +25,7 @@ def run_computed_command(
         raise UserError(f"out: missing; say where the results go: hyper-rl study {study.name} --out DIR")
     computed = run_computed(study, scale, out, stream=sys.stderr)
     result = read_study(out)
-    drawn = _draw(result, out / "figures") if figures else []
+    drawn = draw_if_possible(result, out / "figures") if figures else []
     tables = computed_tables(result)
     if as_json:
         document = {
@@ -44,12 +45,13 @@ def run_computed_command(
     return 0
 
 
-def _draw(result: StudyResult, folder: Path) -> list[Path]:
-    """The figures; what was computed is not lost because nothing can draw it here."""
+def draw_if_possible(result: StudyResult, folder: Path) -> list[Path]:
+    """The figures of any study; one that is done is not lost because nothing can draw it here."""
     from hyper_rl.report.study_figures import draw_study
 
     try:
-        return draw_study(result, folder)
+        with shared_files(StudyFolder(result.folder)):
+            return draw_study(result, folder)
     except UserError as error:
         print(f"no figures: {error}; then the same command draws them", file=sys.stderr)
         return []

@@ -18,6 +18,7 @@ from hyper_rl.report.maze_axes import (
 )
 from hyper_rl.report.plots import require_matplotlib
 from hyper_rl.report.render.sheet import GOAL, INK, MUTED
+from hyper_rl.studies.computed_table_2 import maze_name
 from hyper_rl.studies.store import StudyResult
 from hyper_rl.theory.plots import beta_figure, slope_figure
 
@@ -83,14 +84,14 @@ def _steps(tables: Tables) -> Any:
     """How many steps each episode took, beside what the paper states and the horizons that its tasks allow."""
     plt = require_matplotlib()
     rows = tables["table-2.csv"]
-    mazes = {row["task"].split("-")[0]: row for row in rows}
+    mazes = {maze_name(row["task"]): row for row in rows}
     figure, axes = plt.subplots(1, len(mazes), figsize=(5.2 * len(mazes), 3.6), squeeze=False, layout="constrained")
     for axis, (maze, row) in zip(axes[0], mazes.items(), strict=True):
         steps = [one["steps"] for one in tables["episodes.csv"] if one["task"] == row["task"]]
         axis.hist(steps, bins=range(min(steps), max(steps) + 2), color="#0072b2", alpha=0.8, label="episodes")
         axis.axvline(row["paper_steps"], color=as_hex(INK), linestyle="--", label=f"paper: about {row['paper_steps']}")
         axis.axvline(row["steps_mean"], color="#d1603d", label=f"mean {row['steps_mean']:.1f}")
-        shortest = min(one["horizon"] for one in rows if one["task"].startswith(maze))
+        shortest = min(one["horizon"] for one in rows if maze_name(one["task"]) == maze)
         axis.axvline(shortest, color=as_hex(MUTED), linestyle=":", label=f"shortest horizon {shortest}")
         axis.set(xlabel="steps to the goal", ylabel="episodes", title=f"{maze}: {len(steps):,} episodes")
         axis.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=2)

@@ -12,7 +12,7 @@ from hyper_rl.envs.maze import GOAL_RADIUS
 from hyper_rl.report.computed_tables import computed_tables
 from hyper_rl.report.page_charts import number
 from hyper_rl.report.panels import Panel
-from hyper_rl.report.trajectories import UNIT, Key, MazePath, RunPaths, is_maze, maze_of, paths_of
+from hyper_rl.report.trajectories import UNIT, Key, MazePath, RunPaths, is_maze, maze_of, paths_of, thinned_with
 from hyper_rl.studies.store import StudyResult
 
 POINTS_IN_ALL = 60_000
@@ -52,9 +52,7 @@ def _panel(panel: Panel, names: Sequence[str], found: Mapping[Key, RunPaths], mo
 
 
 def _path(path: MazePath, most: int) -> dict[str, Any]:
-    kept = np.arange(len(path.x))
-    if len(kept) > most:
-        kept = np.unique(np.append(np.round(np.linspace(0, len(kept) - 1, most)).astype(int), path.handover or 0))
+    kept = thinned_with(len(path.x), path.handover, most)
     return {
         "x": [path.x[place] for place in kept],
         "y": [path.y[place] for place in kept],

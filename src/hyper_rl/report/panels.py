@@ -69,14 +69,14 @@ def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
         mine = [run for run in runs if _values(run, asks) == question]
         task = str(mine[0].labels.get("task", ""))
         extra = [f"{_short(key)} = {_said(value)}" for key, value in zip(asks, question, strict=True) if key != "task"]
-        # A panel in which, say, the preset is the same everywhere does not name it.
-        panels.append(Panel(", ".join([task, *extra]), _series(mine, [key for key in answers if key in _varied(mine)])))
+        differ = _varied(mine)  # where the preset, say, is the same all over a panel, it is not named in it
+        panels.append(Panel(", ".join([task, *extra]), _series(mine, [key for key in answers if key in differ])))
     return panels
 
 
 def _series(runs: Sequence[RunResult], answers: Sequence[str]) -> tuple[Series, ...]:
     besides = [key for key in answers if key != "method"]
-    if "variant" in besides:
+    if _tells_all(runs, "variant", besides):
         besides = ["variant"]  # the study's own words for all that makes the difference
     strokes = _distinct(_values(run, besides) for run in runs)
     answered = _distinct((run.labels.get("method"), *_values(run, besides)) for run in runs)
@@ -92,6 +92,18 @@ def _series(runs: Sequence[RunResult], answers: Sequence[str]) -> tuple[Series, 
         found.append(Series(name, method, colour, stroke, mine))
     known = {method: place for place, method in enumerate(METHOD_ORDER)}
     return tuple(sorted(found, key=lambda series: known.get(series.method, -1)))
+
+
+def _tells_all(runs: Sequence[RunResult], key: str, besides: Sequence[str]) -> bool:
+    """Whether runs of one method with the same `key` are alike in all the rest."""
+    if key not in besides:
+        return False
+    by_key, by_all = ({_distinct_key(run, keys) for run in runs} for keys in ((key,), besides))
+    return len(by_key) == len(by_all)
+
+
+def _distinct_key(run: RunResult, keys: Sequence[str]) -> str:
+    return repr((run.labels.get("method"), *_values(run, keys)))
 
 
 def _difference(key: str, value: Any) -> str:

@@ -173,9 +173,9 @@ def first_explored(walk: Walk) -> int | None:
     return int(explored.argmax()) if explored.any() else None
 
 
-def thinned_with(count: int, place: int | None) -> np.ndarray:
-    """Places of at most about `MOST_POINTS` of `count` points: the first, the last and `place` among them."""
-    spread = np.round(np.linspace(0, count - 1, min(count, MOST_POINTS))).astype(int)
+def thinned_with(count: int, place: int | None, most: int = MOST_POINTS) -> np.ndarray:
+    """Places of about `most` of `count` points, at most: the first, the last and `place` among them."""
+    spread = np.round(np.linspace(0, count - 1, min(count, most))).astype(int)
     return np.unique(spread if place is None else np.append(spread, place))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hyper_rl.studies.cells import exactly
+from hyper_rl.studies.computed_table_2 import maze_name
 from hyper_rl.studies.statistics import Estimate, mean_of, share_of_trials
 from hyper_rl.studies.store import StudyResult
 from hyper_rl.studies.verdicts import Check, Claim, NotRun, at_least, at_most, more_than
@@ -28,7 +29,7 @@ def rows_of(study: StudyResult) -> list[Mapping[str, Any]]:
 def stated_steps(study: StudyResult) -> list[Check]:
     """Tasks of one maze differ in the horizon alone, so its longest one tells all."""
     checks = []
-    longest = {row["task"].split("-")[0]: row for row in sorted(rows_of(study), key=lambda row: float(row["horizon"]))}
+    longest = {maze_name(row["task"]): row for row in sorted(rows_of(study), key=lambda row: float(row["horizon"]))}
     for maze, row in longest.items():
         steps = [one["steps"] for one in study.parts["controller"]["episodes.csv"] if one["task"] == row["task"]]
         found = mean_of([np.array(steps, float) / row["paper_steps"]])
@@ -44,7 +45,7 @@ def horizons(study: StudyResult) -> list[Check]:
         found: Estimate = share_of_trials(round(row["reached"] * row["episodes"]), row["episodes"])
         checks.append(at_least(f"share within H = {row['horizon']}, {row['task']}", found, NEARLY_ALWAYS))
     for longer, shorter in itertools.pairwise(rows):
-        if longer["task"].split("-")[0] == shorter["task"].split("-")[0]:
+        if maze_name(longer["task"]) == maze_name(shorter["task"]):
             spare = [1 - row["steps_mean"] / row["horizon"] for row in (longer, shorter)]
             label = f"spare share of H, {longer['task']} - {shorter['task']}"
             checks.append(more_than(label, exactly(spare[0] - spare[1]), 0.0))

@@ -20,8 +20,7 @@ from typing import Any, TextIO
 from hyper_rl.errors import UserError
 from hyper_rl.studies.group_lock import holder, try_lock
 from hyper_rl.studies.study_file import SCALES
-from hyper_rl.studies.study_folder import HALF_BEGUN, STUDY_VERSION, StudyFolder
-from hyper_rl.training.run_folder import versions, write_atomically
+from hyper_rl.studies.study_folder import StudyFolder, begin_once, command, refuse_foreign, write_study_json
 
 Settings = Mapping[str, Any]
 """Numbers of one part, as `study.json` keeps them."""
@@ -51,10 +50,6 @@ class ComputedStudy:
         if scale not in SCALES:
             raise UserError(f"scale: got {scale!r}, must be one of {', '.join(SCALES)}")
         return {part.name: dict(part.settings[scale]) for part in self.parts}
-
-    def command(self, scale: str, out: Path) -> str:
-        """What to type to make it again; folders of this machine are left out."""
-        return f"hyper-rl study {self.name} --scale {scale} --out {out.name or out}"
 
 
 def computed_studies() -> dict[str, ComputedStudy]:
@@ -119,26 +114,20 @@ class ComputedFolder(StudyFolder):
 
 def _open(study: ComputedStudy, scale: str, out: Path) -> ComputedFolder:
     folder, settings = ComputedFolder(out), study.settings(scale)
-    if folder.json.is_file():
-        _require_same(study, scale, settings, folder)
-        return folder
-    if out.exists() and (not out.is_dir() or any(path.name not in HALF_BEGUN for path in out.iterdir())):
-        raise UserError(f"out: {out} exists already and is no study folder; choose another")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"out: {out} cannot be created ({error.strerror})") from None
-    body = {
-        "version": STUDY_VERSION,
-        "name": study.name,
-        "title": study.title,
-        "scale": scale,
-        "groups": [],
-        "parts": [{"name": name, "settings": numbers} for name, numbers in settings.items()],
-        "command": study.command(scale, out),
-        "versions": versions(),
-    }
-    write_atomically(folder.json, json.dumps(body, indent=2) + "\n")
+    refuse_foreign(folder)
+    if not folder.json.is_file():
+        about = {
+            "name": study.name,
+            "title": study.title,
+            "scale": scale,
+            "groups": [],
+            "parts": [{"name": name, "settings": numbers} for name, numbers in settings.items()],
+            "command": command(study.name, scale, out),
+        }
+        with begin_once(folder) as mine:
+            if mine:
+                write_study_json(folder, about)
+    _require_same(study, scale, settings, folder)
     return folder
 
 

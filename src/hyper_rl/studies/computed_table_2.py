@@ -28,7 +28,7 @@ LONGEST = 1_000
 """Steps allowed while gains are chosen."""
 
 
-def maze_of(task: str) -> str:
+def maze_name(task: str) -> str:
     """MediumMaze or LargeMaze: tasks of one maze differ in the horizon alone."""
     return task.split("-")[0]
 
@@ -40,7 +40,7 @@ def measure(folder: Path, settings: Settings) -> None:
     episodes: list[dict[str, Any]] = []
     for name in SETTINGS:
         task = make_maze(name)
-        maze, horizon = maze_of(name), int(task.horizon)
+        maze, horizon = maze_name(name), int(task.horizon)
         if maze not in gains:
             gains[maze] = best_gains(task, tuning, LONGEST)
         chosen = stack_gains([gains[maze]])
@@ -70,7 +70,7 @@ def _row(
     low, middle, high = (float(value) for value in np.quantile(steps, [0.05, 0.5, 0.95]))
     return {
         "task": name,
-        "paper_steps": STATED[maze_of(name)],
+        "paper_steps": STATED[maze_name(name)],
         "horizon": horizon,
         "cells": len(shortest_path(task.layout, task.start, task.goal)) - 1,
         "episodes": len(steps),

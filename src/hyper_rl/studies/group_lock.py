@@ -81,7 +81,8 @@ def _open(path: Path) -> int | None:
     try:
         path.parent.mkdir()
     except FileExistsError:
-        if path.parent.exists() and not path.parent.is_dir():
+        # Each is one look that a folder cannot pass: it may vanish between two.
+        if path.parent.is_file() or _leads_nowhere(path.parent):
             raise UserError(f"study: {path.parent} is in the way, locks are kept in a folder of that name") from None
     except OSError as error:
         raise UserError(f"study: {path.parent} cannot be created ({error.strerror})") from None
@@ -91,6 +92,10 @@ def _open(path: Path) -> int | None:
         return None
     except OSError as error:
         raise UserError(f"study: {path} cannot be opened ({error.strerror})") from None
+
+
+def _leads_nowhere(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 def _flock(descriptor: int, wait: bool) -> bool:

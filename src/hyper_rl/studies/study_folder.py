@@ -103,31 +103,47 @@ def open_study(
     """
     folder = StudyFolder(out)
     groups = plan_study(study, scale)
-    # The second look: another process may have begun the study between the first one and the list of its files.
-    if not folder.json.is_file() and _is_foreign(out) and not folder.json.is_file():
-        raise UserError(f"out: {out} exists already and is no study folder; choose another")
+    refuse_foreign(folder)
     if not folder.json.is_file():
         divided = divide(groups, beside=beside)
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"out: {out} cannot be created ({error.strerror})") from None
-        with shared_files(folder):
-            if not folder.json.is_file():
-                _begin(study, scale, folder, divided)
+        with begin_once(folder) as mine:
+            if mine:
+                write_atomically(folder.toml, study.text)
+                write_study_json(folder, _about(study, scale, folder, divided))
                 return folder, divided, False
     _require_same(study, scale, folder)
     return folder, restore_division(groups, folder.read()["groups"], str(folder.json)), True
 
 
-def _is_foreign(out: Path) -> bool:
-    return out.exists() and (not out.is_dir() or any(path.name not in HALF_BEGUN for path in out.iterdir()))
+def refuse_foreign(folder: StudyFolder) -> None:
+    """Where there is something that is no study."""
+    out = folder.path
+    foreign = out.exists() and (not out.is_dir() or any(path.name not in HALF_BEGUN for path in out.iterdir()))
+    # Looked for last: another process may have begun the study while its files were listed.
+    if foreign and not folder.json.is_file():
+        raise UserError(f"out: {out} exists already and is no study folder; choose another")
 
 
-def _begin(study: StudyFile, scale: str, folder: StudyFolder, divided: Sequence[Group]) -> None:
-    write_atomically(folder.toml, study.text)
-    body = {
-        "version": STUDY_VERSION,
+@contextmanager
+def begin_once(folder: StudyFolder) -> Iterator[bool]:
+    """Whether it is for this process to write `study.json`; nobody else does for as long as this lasts."""
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"out: {folder.path} cannot be created ({error.strerror})") from None
+    with shared_files(folder):
+        yield not folder.json.is_file()
+
+
+def write_study_json(folder: StudyFolder, about: Mapping[str, Any]) -> None:
+    """Of any kind of study: what it is, and what made it."""
+    body = {"version": STUDY_VERSION, **about, "versions": versions()}
+    write_atomically(folder.json, json.dumps(body, indent=2) + "\n")
+
+
+def _about(study: StudyFile, scale: str, folder: StudyFolder, divided: Sequence[Group]) -> dict[str, Any]:
+    name = study.name if study.builtin else Path(study.source).name
+    return {
         "name": study.name,
         "title": study.title,
         "scale": recorded_scale(study, scale),
@@ -140,15 +156,12 @@ def _begin(study: StudyFile, scale: str, folder: StudyFolder, divided: Sequence[
             }
             for group in divided
         ],
-        "command": command(study, scale, folder.path),
-        "versions": versions(),
+        "command": command(name, scale, folder.path),
     }
-    write_atomically(folder.json, json.dumps(body, indent=2) + "\n")
 
 
-def command(study: StudyFile, scale: str, out: Path) -> str:
+def command(name: str, scale: str, out: Path) -> str:
     """What to type to make it again; folders of this machine are left out."""
-    name = study.name if study.builtin else Path(study.source).name
     return f"hyper-rl study {name} --scale {scale} --out {out.name or out}"
 
 

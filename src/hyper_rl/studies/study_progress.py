@@ -44,11 +44,6 @@ class StudyProgress:
     def __post_init__(self) -> None:
         self._look()
 
-    @property
-    def done(self) -> int:
-        """Groups that are done."""
-        return sum(self._steps[group.name] == group.config.steps for group in self.groups)
-
     def begin(self, group: Group, first: int) -> Progress:
         """`first`: the step the group goes on from, which the speed must not count."""
         self._steps[group.name] = first
