@@ -191,11 +191,11 @@ def test_initial_state_of_the_default_learner() -> None:
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
 
 
-def test_minigrid_learner_is_lessons() -> None:
+def test_minigrid_learner_has_lessons_network_and_optimiser() -> None:
     learner = minigrid_dqn()
-    assert (learner.lr, learner.gamma, learner.batch_size) == (1e-4, 0.99, 256)
+    assert (learner.lr, learner.gamma, learner.batch_size) == (1e-4, 0.9, 256)
     assert (learner.double, learner.target, learner.target_every) == (False, "hard", 100)
-    assert (learner.loss, learner.optimiser) == ("huber", "rmsprop")
+    assert (learner.loss, learner.optimiser) == ("mse", "rmsprop")
     assert learner.reward_factor == 10.0
     # Alone it explores by itself; beside an explorer `greedy_unless_alone` takes that away.
     assert (learner.epsilon_start, learner.epsilon_end) == (1.0, 0.05)

@@ -61,6 +61,16 @@ def test_bonus_over_its_running_deviation() -> None:
     near([first.bonus_divisor, second.bonus_divisor], [1.0, 3**0.5])
 
 
+def test_centred_bonus() -> None:
+    # As above, with the means 2 and 2 taken away first: (-1, 1) / 1 and (-2, 2) / sqrt(3).
+    first, second = two_batches(ExplorerReward(2.0, bonus_scale="centred", rate=0.5))
+    near(first.rewards, [1 - 2.0, 2.0])
+    near(second.rewards, [-4 / 3**0.5, 2 + 4 / 3**0.5])
+    near(second.bonus, [-2 / 3**0.5, 2 / 3**0.5])
+    near([first.bonus_mean, first.bonus_divisor, second.bonus_divisor], [2.0, 1.0, 3**0.5])
+    near(first.task_share, 0.5 / (0.5 + 2))
+
+
 def test_reward_brought_to_unit_scale() -> None:
     # Sums (3, 6): mean square 22.5, so times (1 - 0.9) / sqrt(22.5). Sums (0, 10): mean square 50, running
     # (0.5 * 11.25 + 0.5 * 50) / 0.75 = 40.8333.
@@ -77,7 +87,7 @@ def test_both_scales_together() -> None:
     near(first.rewards, sums * 0.1 / np.sqrt((sums**2).mean()))
 
 
-@pytest.mark.parametrize("bonus_scale", ["none", "running-std", "running-rms"])
+@pytest.mark.parametrize("bonus_scale", ["none", "running-std", "running-rms", "centred"])
 def test_beta_zero_pays_the_task_reward_to_the_last_bit(bonus_scale: Any) -> None:
     r = jax.random.normal(jax.random.key(0), (256,), dtype=float)
     b = jax.random.uniform(jax.random.key(1), (256,), dtype=float)
@@ -99,7 +109,7 @@ def test_unit_scale_keeps_q_of_order_one_at_every_beta(beta: float) -> None:
     assert worth == pytest.approx(1.0, abs=0.2)
 
 
-@pytest.mark.parametrize("bonus_scale", ["none", "running-std", "running-rms"])
+@pytest.mark.parametrize("bonus_scale", ["none", "running-std", "running-rms", "centred"])
 @pytest.mark.parametrize("reward_scale", ["none", "running-rms"])
 def test_finite_when_there_is_nothing_to_scale(bonus_scale: Any, reward_scale: Any) -> None:
     paid = ExplorerReward(1.0, bonus_scale=bonus_scale, reward_scale=reward_scale)
@@ -113,6 +123,7 @@ def test_presets_choose_the_scales() -> None:
     assert (paper.bonus_scale, paper.reward_scale) == ("none", "none")
     assert (robust.bonus_scale, robust.reward_scale) == ("running-rms", "running-rms")
     assert find_preset("robust", "tabular_q") == paper
+    assert find_preset("minigrid").bonus_scale == "centred"
 
 
 def test_impossible_settings_are_refused() -> None:

@@ -68,7 +68,12 @@ def scale_rms(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
 
 def scale_mean(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
     """Of values that are not negative: a bonus that is centred has no use for it."""
-    return jnp.maximum(scale.first / jnp.maximum(scale.weight, floor), floor)
+    return jnp.maximum(scale_centre(scale, floor), floor)
+
+
+def scale_centre(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:
+    """The mean of values of either sign."""
+    return scale.first / jnp.maximum(scale.weight, floor)
 
 
 def scale_std(scale: RunningScale, floor: float = 1e-8) -> Float[Array, ""]:

@@ -189,10 +189,15 @@ class DQN(eqx.Module):
 
 
 def minigrid_dqn() -> DQN:
-    """The DQN of LESSON (Kim et al. 2023) for MiniGrid's 7 x 7 x 3 numbers, with the numbers of its authors' code."""
+    """The network and the optimiser of LESSON (Kim et al. 2023) for MiniGrid's 7 x 7 x 3 numbers; two things are ours.
+
+    Its code has a Huber loss with its corner at 1 under rewards of 10, which learns medians: a reward that a view earns
+    one time in three is none. And at gamma 0.99 a wasted step costs one percent of a value, less than the network's
+    error in a layout it has not seen, so that greedy policies stand still or turn on the spot (results/minigrid).
+    """
     return DQN(
         lr=1e-4,
-        gamma=0.99,
+        gamma=0.9,
         reward_factor=10.0,
         batch_size=256,
         widths=(73, 36, 64),
@@ -201,7 +206,7 @@ def minigrid_dqn() -> DQN:
         double=False,
         target="hard",
         target_every=100,
-        loss="huber",
+        loss="mse",
         optimiser="rmsprop",
     )
 

@@ -235,8 +235,8 @@ def improve(
         window = _note_explorer(window, explorer, bonus_loss)
         if program.lesson is not None:
             assert state.method is not None
-            paid = bonus / explorer.bonus_divisor
-            state = state._replace(method=program.lesson.learn(state.method, batch, paid, program.learner.gamma, index))
+            learned = program.lesson.learn(state.method, batch, explorer.bonus, program.learner.gamma, index)
+            state = state._replace(method=learned)
     stacked = jnp.stack([rewards[role] for role in program.policies.roles])
     if program.lesson is not None and program.batch_size > program.learner.batch_size:
         # The batch was made larger for the option critic. It is an independent draw, so its first rows are one too.
