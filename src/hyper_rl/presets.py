@@ -4,7 +4,8 @@
 optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, forward models
 that learn faster, learners and models that see normalised observations, and an explorer's reward brought to unit
 scale. `minigrid` has the networks and optimisers of the discrete experiments (appendix A.5, which takes them from
-LESSON), with a loss, a discount and a centred bonus that learn there. Tables need none of that: for `tabular_q` all presets are the same.
+LESSON), with a loss, a discount and a centred bonus that learn there. Tables need none of that: for `tabular_q` all
+presets are the same.
 """
 
 from __future__ import annotations
