@@ -64,9 +64,7 @@ def work_of(program: Program) -> Work:
     critic = list(pairwise((observations + actions, *learner.widths, 1)))
     one_learner = rows * (forward(actor) + 2 * forward(critic))  # targets
     one_learner += rows * 2 * (forward(critic) + backward(critic))
-    climb = (
-        forward(actor) + backward(actor) + forward(critic) + forward(critic)
-    )  # the slope in its inputs costs as much
+    climb = forward(actor) + backward(actor) + 2 * forward(critic)  # the slope in its inputs costs as much again
     one_learner += rows * climb / learner.policy_delay
     trained = 2 * parameters(critic) + parameters(actor) / learner.policy_delay
     adam, soft_update = 7 * number, 3 * number  # p, m, v read and written, g read; t read and written, o read

@@ -36,8 +36,8 @@ def collect(task: str, count: int) -> tuple[Transition, float]:
     episodes = successes = 0
     observation, _ = env.reset(seed=0)
     for _ in range(count):
-        action = int(rng.integers(ACTIONS))
-        after, reward, terminated, truncated, _ = env.step(np.int64(action))
+        action = rng.integers(ACTIONS)
+        after, reward, terminated, truncated, _ = env.step(action)
         rows.append((observation, action, reward, after, terminated))
         observation = after
         if terminated or truncated:
@@ -78,7 +78,7 @@ def judge(task: str, state: DQNState, episodes: int) -> tuple[float, float]:
     while live.any():
         actions = np.asarray(values(views)).argmax(axis=1)
         for place in np.flatnonzero(live):
-            after, reward, terminated, truncated, _ = envs[place].step(np.int64(actions[place]))
+            after, reward, terminated, truncated, _ = envs[place].step(actions[place])
             steps, idle = steps + 1, idle + bool(np.array_equal(after, views[place]))
             views[place] = after
             live[place] = not (terminated or truncated)

@@ -98,12 +98,8 @@ def _tells_all(runs: Sequence[RunResult], key: str, besides: Sequence[str]) -> b
     """Whether runs of one method with the same `key` are alike in all the rest."""
     if key not in besides:
         return False
-    by_key, by_all = ({_distinct_key(run, keys) for run in runs} for keys in ((key,), besides))
+    by_key, by_all = (_distinct(_values(run, ("method", *keys)) for run in runs) for keys in ((key,), besides))
     return len(by_key) == len(by_all)
-
-
-def _distinct_key(run: RunResult, keys: Sequence[str]) -> str:
-    return repr((run.labels.get("method"), *_values(run, keys)))
 
 
 def _difference(key: str, value: Any) -> str:
