@@ -35,7 +35,8 @@ def make_program(
     synthetic = task == "Synthetic"
     options = default_options(preset)
     td3 = dataclasses.replace(options.td3, policy_delay=policy_delay, half_products=half)
-    disagreement = dataclasses.replace(options.disagreement, half_products=half)
+    explores = method != "exploit"
+    disagreement = dataclasses.replace(options.disagreement, half_products=half and explores)
     options = dataclasses.replace(
         options,
         td3=td3,

@@ -132,7 +132,11 @@ class Disagreement(eqx.Module):
         total = leaf.shape[1]
         chosen = max(1, round(self.share * total))
         starts = [round(m * (total - chosen) / (self.models - 1)) for m in range(self.models)]
-        return jnp.stack([leaf[m, start : start + chosen] for m, start in enumerate(starts)])
+        # Joined along the rows of all models, not stacked model by model: a GPU would keep the stack model-major and
+        # turn it round again for every product.
+        flat = leaf.reshape(-1, *leaf.shape[2:])
+        windows = [flat[m * total + start : m * total + start + chosen] for m, start in enumerate(starts)]
+        return jnp.concatenate(windows).reshape(self.models, chosen, *leaf.shape[2:])
 
     def _weights(self, key: PRNGKeyArray, rows: int) -> Float[Array, "models rows"]:
         if self.selection == "subset":

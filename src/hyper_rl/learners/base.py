@@ -7,15 +7,36 @@ two copies of one learner's state, stacked, that see the same batch with differe
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+import equinox as eqx
+import jax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, TaskSpec
 from hyper_rl.errors import UserError
 from hyper_rl.types import Transition
 
 LearnerState: TypeAlias = Any
+T = TypeVar("T")
+
+
+class KnownPlace(eqx.Module):
+    """The number of an update, and its place in the learner's period, which the compiled program is written for.
+
+    Given only to learners that have a `period`: what they do at update i is what they do at update i + period.
+    """
+
+    number: Int[Array, ""]
+    place: int = eqx.field(static=True)
+    period: int = eqx.field(static=True)
+
+    def __mod__(self, divisor: int) -> int | Int[Array, ""]:
+        return self.place % divisor if self.period % divisor == 0 else self.number % divisor
+
+
+UpdateIndex: TypeAlias = Int[Array, ""] | KnownPlace
 
 
 class UpdateInfo(NamedTuple):
@@ -70,14 +91,30 @@ class Learner(Protocol):
         batch: Transition,
         rewards: Float[Array, " batch"],
         key: PRNGKeyArray,
-        index: Int[Array, ""],
+        index: Any,
     ) -> tuple[LearnerState, UpdateInfo]:
-        """`rewards` replaces `batch.reward`; `index` counts updates from 1 and is shared by all runs."""
+        """`rewards` replaces `batch.reward`; `index` counts updates from 1 and is shared by all runs.
+
+        It is an integer on the device, or a `KnownPlace` for a learner that has a `period`.
+        """
         ...
 
     def policy(self, state: LearnerState) -> Any:
         """The part of the state that `judge` and `estimate` need: what an agent file holds."""
         ...
+
+
+def period_of(learner: Learner) -> int:
+    """Its property `period`, where it has one."""
+    return int(getattr(learner, "period", 1))
+
+
+def only_if(due: bool | Bool[Array, ""], change: Callable[[T], T], state: T) -> T:
+    """`change(state)` if it is due. Where that is only known on the device, it must be the same for all runs: then it
+    stays a true branch under vmap and costs nothing when not taken."""
+    if isinstance(due, bool):
+        return change(state) if due else state
+    return jax.lax.cond(due, change, lambda unchanged: unchanged, state)
 
 
 def require_continuous(learner: str, spec: TaskSpec) -> None:

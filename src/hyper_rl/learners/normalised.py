@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, TaskSpec
 from hyper_rl.errors import UserError
-from hyper_rl.learners.base import Learner, LearnerState, UpdateInfo
+from hyper_rl.learners.base import Learner, LearnerState, UpdateIndex, UpdateInfo, period_of
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
 from hyper_rl.types import Transition
 
@@ -41,6 +41,10 @@ class Normalised(eqx.Module):
     @property
     def uses_newest(self) -> bool:
         return self.inner.uses_newest
+
+    @property
+    def period(self) -> int:
+        return period_of(self.inner)
 
     @property
     def gamma(self) -> float:
@@ -76,7 +80,7 @@ class Normalised(eqx.Module):
         batch: Transition,
         rewards: Float[Array, " batch"],
         key: PRNGKeyArray,
-        index: Int[Array, ""],
+        index: UpdateIndex,
     ) -> tuple[NormalisedState, UpdateInfo]:
         seen = jax.vmap(normalise, in_axes=(None, 0))
         batch = batch._replace(

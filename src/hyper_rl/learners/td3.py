@@ -15,11 +15,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, TaskSpec
 from hyper_rl.errors import require, require_count, require_finite, require_positive
-from hyper_rl.learners.base import UpdateInfo, require_continuous
+from hyper_rl.learners.base import UpdateIndex, UpdateInfo, only_if, require_continuous
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
 from hyper_rl.types import Transition
 
@@ -81,6 +81,10 @@ class TD3(eqx.Module):
     def uses_newest(self) -> bool:
         return False
 
+    @property
+    def period(self) -> int:
+        return self.policy_delay
+
     def check(self, spec: TaskSpec) -> None:
         require_continuous("td3", spec)
 
@@ -129,7 +133,7 @@ class TD3(eqx.Module):
         batch: Transition,
         rewards: Float[Array, " batch"],
         key: PRNGKeyArray,
-        index: Int[Array, ""],
+        index: UpdateIndex,
     ) -> tuple[TD3State, UpdateInfo]:
         noise = self.target_noise * jax.random.normal(key, batch.action.shape, dtype=float)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
@@ -141,13 +145,7 @@ class TD3(eqx.Module):
         critics, critics_optimiser = adam_step(state.critics, grads, state.critics_optimiser, self.lr)
         state = state._replace(critics=critics, critics_optimiser=critics_optimiser)
 
-        # `index` is shared by all runs, so this stays a true branch under vmap and costs nothing when not taken.
-        state = jax.lax.cond(
-            index % self.policy_delay == 0,
-            lambda s: self._update_actor(s, batch.observation),
-            lambda s: s,
-            state,
-        )
+        state = only_if(index % self.policy_delay == 0, lambda s: self._update_actor(s, batch.observation), state)
         return state, UpdateInfo(loss, state.actor_loss)
 
     def _update_actor(self, state: TD3State, observations: Float[Array, "batch obs"]) -> TD3State:

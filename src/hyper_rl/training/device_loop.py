@@ -4,6 +4,11 @@ The loop index lives outside the run axis: warm-up, policy delay and replay posi
 run, so no branch turns into a select. The trip count is traced, so one compilation serves every chunk length, and the
 state is donated, so the replay is written in place. How a run is cut into chunks never changes what it computes.
 
+On a GPU the host would have to look at every branch before it can go on, which costs more than many of the kernels
+between. So steps are compiled there in blocks of the learner's period (two for TD3, whose actor moves at every second
+update), in which each update knows whether it is the actor's turn: no branch is left. The steps of a block that is cut
+in two are computed one by one, to the same numbers but for rounding; `DeviceLoop.cut` says where no block is cut.
+
 Where there are several devices, each of them does all this for its share of the runs (`sharding`).
 """
 
@@ -18,6 +23,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
+from hyper_rl.learners.base import period_of
 from hyper_rl.training.evaluation import Judgement, evaluate
 from hyper_rl.training.loop import Stored, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run
@@ -31,7 +37,7 @@ def init_runs(program: Program, *, mesh: Mesh | None = None) -> RunState:
     return over_runs(jax.vmap(init_run), mesh, (SHARDED,))(program)
 
 
-@partial(jax.jit, static_argnames=("learn", "mesh"), donate_argnames=("state",))
+@partial(jax.jit, static_argnames=("learn", "mesh", "block"), donate_argnames=("state",))
 def advance(
     program: Program,
     state: RunState,
@@ -41,14 +47,29 @@ def advance(
     *,
     learn: bool,
     mesh: Mesh | None = None,
+    block: int = 1,
 ) -> RunState:
-    """All runs from step `first` up to, but not including, step `last`."""
-    step_all = jax.vmap(partial(step_run, learn=learn), in_axes=(0, 0, None, None))
+    """All runs from step `first` up to, but not including, step `last`.
+
+    With `block` > 1 both are a whole number of blocks after warm-up.
+    """
+
+    def step_all(program: Program, state: RunState, step: Int[Array, ""], place: int | None) -> RunState:
+        step_one = partial(step_run, learn=learn, place=place)
+        return jax.vmap(step_one, in_axes=(0, 0, None, None))(program, state, step, warmup)
 
     def advance_share(
         program: Program, state: RunState, first: Int[Array, ""], last: Int[Array, ""], warmup: Int[Array, ""]
     ) -> RunState:
-        return jax.lax.fori_loop(first, last, lambda step, s: step_all(program, s, step, warmup), state)
+        if block == 1:
+            return jax.lax.fori_loop(first, last, lambda step, s: step_all(program, s, step, None), state)
+
+        def whole_block(number: Int[Array, ""], s: RunState) -> RunState:
+            for k in range(block):
+                s = step_all(program, s, first + number * block + k, (k + 1) % block)
+            return s
+
+        return jax.lax.fori_loop(0, (last - first) // block, whole_block, state)
 
     specs = (SHARDED, SHARDED, SHARED, SHARED, SHARED)
     return over_runs(advance_share, mesh, specs)(program, state, first, last, warmup)
@@ -58,11 +79,28 @@ def advance_to(
     program: Program, state: RunState, first: int, last: int, warmup: int, *, mesh: Mesh | None = None
 ) -> RunState:
     """`advance` with Python numbers, split where warm-up ends: before it nothing learns."""
-    as_step = partial(jnp.asarray, dtype=jnp.int32)
-    for begin, end, learn in ((first, min(last, warmup), False), (max(first, warmup), last, True)):
+    as_step, block = partial(jnp.asarray, dtype=jnp.int32), steps_in_block(program)
+    learning = max(first, warmup)
+    whole_from = min(next_cut(learning, warmup, block), max(last, learning))
+    whole_to = max(whole_from, last - (last - warmup) % block)
+    parts = ((first, min(last, warmup), False, 1), (learning, whole_from, True, 1), (whole_from, whole_to, True, block))
+    for begin, end, learn, size in (*parts, (whole_to, last, True, 1)):
         if begin < end:
-            state = advance(program, state, as_step(begin), as_step(end), as_step(warmup), learn=learn, mesh=mesh)
+            marks = (as_step(begin), as_step(end), as_step(warmup))
+            state = advance(program, state, *marks, learn=learn, mesh=mesh, block=size)
     return state
+
+
+def steps_in_block(program: Program) -> int:
+    """How many steps are compiled together: one on a CPU, where a branch costs nothing and longer code does."""
+    if jax.default_backend() != "gpu" or (program.train_every, program.gradient_steps) != (1, 1):
+        return 1
+    return period_of(program.learner)
+
+
+def next_cut(step: int, warmup: int, block: int) -> int:
+    """The first step from `step` on that begins a block."""
+    return step if step <= warmup else step + (warmup - step) % block
 
 
 @partial(jax.jit, static_argnames=("episodes", "mesh"))
@@ -92,6 +130,9 @@ class DeviceLoop:
         state = advance_to(self.program, self.state, first, last, self._warmup, mesh=self._mesh)
         self._state = jax.block_until_ready(state)
         self.position = last
+
+    def cut(self, step: int) -> int:
+        return next_cut(step, self._warmup, steps_in_block(self.program))
 
     def judge(self, index: int, episodes: int) -> Judgement:
         number = jnp.asarray(index, jnp.int32)

@@ -45,6 +45,10 @@ class Loop(Protocol):
         """All runs from step `first` up to, but not including, step `last`; finished when it returns."""
         ...
 
+    def cut(self, step: int) -> int:
+        """The first step from `step` on where stopping and going on later leaves no trace, not even in the last bit."""
+        ...
+
     def judge(self, index: int, episodes: int) -> Judgement:
         """Evaluation number `index`. It changes nothing."""
         ...

@@ -47,7 +47,7 @@ def train_steps(
     note, chunk = "", 16
     while clock.step < config.steps:
         next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
-        end = min(clock.step + chunk, next_evaluation)
+        end = min(loop.cut(clock.step + chunk), next_evaluation)
         begun = time.monotonic()
         try:
             loop.advance(clock.step, end)
@@ -55,7 +55,7 @@ def train_steps(
             clock.step = loop.position  # what was done before the failure stays done
             raise
         took, done = time.monotonic() - begun, end - clock.step
-        if done == chunk:
+        if done >= chunk:
             # Grow towards chunks of a second; the first ones also paid for compiling.
             chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
         clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.bonuses.base import BonusState
 from hyper_rl.envs.base import Box, EnvState, TaskSpec
-from hyper_rl.learners.base import LearnerState, UpdateInfo
+from hyper_rl.learners.base import KnownPlace, LearnerState, UpdateIndex, UpdateInfo, period_of
 from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerScales
 from hyper_rl.methods.lesson import LessonState
 from hyper_rl.training.program import Program, RunState, start_episode, start_key
@@ -60,9 +60,18 @@ class Outcome(NamedTuple):
 
 
 def step_run(
-    program: Program, state: RunState, step: Int[Array, ""], warmup: Int[Array, ""], *, learn: bool
+    program: Program,
+    state: RunState,
+    step: Int[Array, ""],
+    warmup: Int[Array, ""],
+    *,
+    learn: bool,
+    place: int | None = None,
 ) -> RunState:
-    """One step of one run in a JAX task and, where `learn`, one update. `step` and `warmup` are shared by all runs."""
+    """One step of one run in a JAX task and, where `learn`, one update. `step` and `warmup` are shared by all runs.
+
+    `place`: that of the update in the learner's period, for a caller who knows.
+    """
     keys, task = StepKeys.at(program, step), program.task
     observation = task.observe(state.env)
     choice = choose(program, state, observation, keys.act, learn=learn)
@@ -72,7 +81,7 @@ def step_run(
     fresh = task.reset(start_key(program, state.episode.number + 1))
     next_env = _select(result.terminated | truncated, fresh, result.state)
     outcome = Outcome(newest, truncated, result.success, task.cell(result.state), choice.repositioning)
-    return absorb(program, state, outcome, next_env, keys, step, warmup, learn=learn)
+    return absorb(program, state, outcome, next_env, keys, step, warmup, learn=learn, place=place)
 
 
 def choose(
@@ -107,10 +116,12 @@ def absorb(
     *,
     learn: bool,
     due: bool | None = None,
+    place: int | None = None,
 ) -> RunState:
     """Write down what happened at `step`, store it and, where `learn`, learn. The next step begins at `next_env`.
 
     `due`: whether training falls on this step, for a caller who knows; otherwise it is found out on the device.
+    `place`: that of the update in the learner's period, likewise.
     """
     newest = outcome.transition
     episode = take_step(state.episode, newest.reward, outcome.repositioning)
@@ -133,7 +144,7 @@ def absorb(
     )
     if not learn:
         return state
-    state = train_if_due(program, state, newest, keys, step, warmup, due)
+    state = train_if_due(program, state, newest, keys, step, warmup, due, place)
     return state if program.lesson is None else decide_option(program, state, done, step)
 
 
@@ -154,11 +165,12 @@ def train_if_due(
     step: Int[Array, ""],
     warmup: Int[Array, ""],
     due: bool | None = None,
+    place: int | None = None,
 ) -> RunState:
     """`train_run` at every `train_every`-th step after warm-up."""
     since = step + 1 - warmup
     if program.train_every == 1 or due is True:
-        return train_run(program, state, newest, keys, step, since)
+        return train_run(program, state, newest, keys, step, since, place)
     if due is False:
         return state
     # Only what learning changes goes through the branch: the replay is read there, never handed back.
@@ -192,24 +204,36 @@ def train_run(
     keys: StepKeys,
     step: Int[Array, ""],
     since: Int[Array, ""],
+    place: int | None = None,
 ) -> RunState:
     """`gradient_steps` updates, each on a batch of its own. `since`: environment steps after warm-up."""
     done_before = (since // program.train_every - 1) * program.gradient_steps
 
-    def one(number: Int[Array, ""], part: Learned, keys: StepKeys) -> Learned:
-        sampled = None
-        if state.replay is not None:
-            sampled = program.layout.sample(state.replay, keys.sample, program.batch_size, step + 1)
+    def sample(keys: StepKeys) -> Transition | None:
+        if state.replay is None:
+            return None
+        return program.layout.sample(state.replay, keys.sample, program.batch_size, step + 1)
+
+    def one(number: Int[Array, ""], part: Learned, keys: StepKeys, sampled: Transition | None) -> Learned:
         batch = join(newest, sampled) if sampled is None or program.learner.uses_newest else sampled
         now = state._replace(**part._asdict())
-        return _learned(improve(program, now, batch, keys.update, keys.bonus, done_before + number + 1))
+        count = done_before + number + 1
+        index = count if place is None else KnownPlace(count, place, period_of(program.learner))
+        return _learned(improve(program, now, batch, keys.update, keys.bonus, index))
 
     if program.gradient_steps == 1:
-        part = one(jnp.zeros((), jnp.int32), _learned(state), keys)
+        sampled = sample(keys)
+        if place is not None and sampled is not None:
+            # The next step of the block writes to the replay. If that could come before this read, all of the replay
+            # would be copied first.
+            replay, sampled = jax.lax.optimization_barrier((state.replay, sampled))
+            state = state._replace(replay=replay)
+        part = one(jnp.zeros((), jnp.int32), _learned(state), keys, sampled)
     else:
 
         def body(number: Int[Array, ""], part: Learned) -> Learned:
-            return one(number, part, StepKeys(*(jax.random.fold_in(key, number) for key in keys)))
+            keys_here = StepKeys(*(jax.random.fold_in(key, number) for key in keys))
+            return one(number, part, keys_here, sample(keys_here))
 
         part = jax.lax.fori_loop(0, program.gradient_steps, body, _learned(state))
     return state._replace(**part._asdict())
@@ -221,7 +245,7 @@ def improve(
     batch: Transition,
     update_key: PRNGKeyArray,
     bonus_key: PRNGKeyArray,
-    index: Int[Array, ""],
+    index: UpdateIndex,
 ) -> RunState:
     """One update of every learner and of the bonus on one batch (Algorithm 2, "Policy Improvement")."""
     window = state.window
@@ -235,6 +259,7 @@ def improve(
         window = _note_explorer(window, explorer, bonus_loss)
         if program.lesson is not None:
             assert state.method is not None
+            assert not isinstance(index, KnownPlace), "LESSON's learners have no period"
             learned = program.lesson.learn(state.method, batch, explorer.bonus, program.learner.gamma, index)
             state = state._replace(method=learned)
     stacked = jnp.stack([rewards[role] for role in program.policies.roles])
