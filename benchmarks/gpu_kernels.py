@@ -167,8 +167,8 @@ def main() -> None:
     count, moved = sum(k.share for k in kernels) / block, sum(k.share * (k.read + k.written) for k in kernels) / block
     copies = sum(k.seconds(rate) for k in kernels if k.name.startswith("%copy")) / block
     print(
-        f"a step of {args.runs} runs: {1e3 * total:.3f} ms ({1e3 * copies:.3f} of it plain copies), {count:.0f} kernels,"
-        f" {moved / 1e9:.2f} GB; {args.runs / total:,.0f} run-steps/s at most"
+        f"a step of {args.runs} runs: {1e3 * total:.3f} ms ({1e3 * copies:.3f} of it plain copies), {count:.0f} kernels"
+        f", {moved / 1e9:.2f} GB; {args.runs / total:,.0f} run-steps/s at most"
     )
     for kernel in sorted(kernels, key=lambda k: -k.seconds(rate))[: args.longest]:
         took, read, written = 1e6 * kernel.seconds(rate) / block, kernel.read / 1e6, kernel.written / 1e6
