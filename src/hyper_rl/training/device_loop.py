@@ -54,21 +54,20 @@ def advance(
     With `block` > 1 both are a whole number of blocks after warm-up.
     """
 
-    def step_all(program: Program, state: RunState, step: Int[Array, ""], place: int | None) -> RunState:
-        step_one = partial(step_run, learn=learn, place=place)
-        return jax.vmap(step_one, in_axes=(0, 0, None, None))(program, state, step, warmup)
-
     def advance_share(
         program: Program, state: RunState, first: Int[Array, ""], last: Int[Array, ""], warmup: Int[Array, ""]
     ) -> RunState:
-        if block == 1:
-            return jax.lax.fori_loop(first, last, lambda step, s: step_all(program, s, step, None), state)
+        def step_all(step: Int[Array, ""], state: RunState, place: int | None = None) -> RunState:
+            step_one = partial(step_run, learn=learn, place=place)
+            return jax.vmap(step_one, in_axes=(0, 0, None, None))(program, state, step, warmup)
 
-        def whole_block(number: Int[Array, ""], s: RunState) -> RunState:
+        def whole_block(number: Int[Array, ""], state: RunState) -> RunState:
             for k in range(block):
-                s = step_all(program, s, first + number * block + k, (k + 1) % block)
-            return s
+                state = step_all(first + number * block + k, state, (k + 1) % block)
+            return state
 
+        if block == 1:
+            return jax.lax.fori_loop(first, last, step_all, state)
         return jax.lax.fori_loop(0, (last - first) // block, whole_block, state)
 
     specs = (SHARDED, SHARDED, SHARED, SHARED, SHARED)
