@@ -30,6 +30,9 @@ from hyper_rl.training.program import Program, RunState, init_run
 from hyper_rl.training.sharding import SHARDED, SHARED, over_runs, place, run_mesh
 from hyper_rl.training.step import step_run
 
+LONGEST_BLOCK = 4
+"""Compiling takes as many times longer as a block has steps."""
+
 
 @partial(jax.jit, static_argnames=("mesh",))
 def init_runs(program: Program, *, mesh: Mesh | None = None) -> RunState:
@@ -94,7 +97,8 @@ def steps_in_block(program: Program) -> int:
     """How many steps are compiled together: one on a CPU, where a branch costs nothing and longer code does."""
     if jax.default_backend() != "gpu" or (program.train_every, program.gradient_steps) != (1, 1):
         return 1
-    return period_of(program.learner)
+    period = period_of(program.learner)
+    return period if period <= LONGEST_BLOCK else 1
 
 
 def next_cut(step: int, warmup: int, block: int) -> int:
