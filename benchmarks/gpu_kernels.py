@@ -72,7 +72,7 @@ class Kernel:
 
 def compiled_text(task: str, method: str, runs: int, preset: str, *, half: bool, blocks: bool) -> tuple[str, int]:
     """The optimised program of `advance` for one H200, and how many steps a turn of its loop takes."""
-    products.sums_are_faster = lambda: True  # as on a GPU, though the host that compiles has none
+    products.on_gpu = lambda: True  # as on a GPU, though the host that compiles has none
     program = make_program(task, method, runs, preset, 100_000, 2, half)
     block = period_of(program.learner) if blocks else 1
     topology = topologies.get_topology_desc(platform="cuda", target_config=H200, topology="1x1x1")

@@ -47,7 +47,7 @@ def test_networks_with_sums_learn_what_those_without_do(monkeypatch: pytest.Monk
 
     slopes = jax.grad(loss, argnums=(0, 1))
     plain = slopes(x, networks)
-    monkeypatch.setattr(products, "sums_are_faster", lambda: True)
+    monkeypatch.setattr(products, "on_gpu", lambda: True)
     text = str(jax.make_jaxpr(lambda inputs: networks_values(networks, inputs))(x))
     assert text.count("dot_general") == 1, "the middle layer alone is a matrix product"
     summed = slopes(x, networks)

@@ -40,9 +40,9 @@ def _affine(x: Array, weight: Array, bias: Array, result: Any) -> Array:
     """
     weight = weight.astype(x.dtype)
     fan_in, fan_out = weight.shape
-    if sums_are_faster() and fan_in <= THIN_INPUTS:
+    if on_gpu() and fan_in <= THIN_INPUTS:
         product = sum_over_inputs(x, weight, result)
-    elif sums_are_faster() and fan_out <= THIN_OUTPUTS:
+    elif on_gpu() and fan_out <= THIN_OUTPUTS:
         product = sum_for_each_output(x, weight, result)
     else:
         product = _product(x, weight, _ROWS_BY_COLUMNS, result)
@@ -57,11 +57,11 @@ def affine_backward(result: Any, saved: tuple[Array, Array], dy: Array) -> tuple
     """Slopes of sum(dy * (x W + b)) in x, W and b, from (x, W)."""
     x, weight = saved
     rounded, rounded_weight = dy.astype(x.dtype), weight.astype(x.dtype)
-    if sums_are_faster() and weight.shape[1] <= THIN_OUTPUTS:
+    if on_gpu() and weight.shape[1] <= THIN_OUTPUTS:
         dx = sum_over_inputs(rounded, rounded_weight.T, x.dtype)
     else:
         dx = _product(rounded, rounded_weight, _OVER_OUTPUTS, x.dtype)
-    if sums_are_faster() and weight.shape[0] <= THIN_INPUTS:
+    if on_gpu() and weight.shape[0] <= THIN_INPUTS:
         return dx, *slopes_of_few_inputs(x, weight, rounded)
     dweight = _product(x, rounded, _OVER_BATCH, weight.dtype)
     return dx, dweight, dy.astype(weight.dtype).sum(axis=0)
@@ -70,7 +70,7 @@ def affine_backward(result: Any, saved: tuple[Array, Array], dy: Array) -> tuple
 _affine.defvjp(_affine_forward, affine_backward)
 
 
-def sums_are_faster() -> bool:
+def on_gpu() -> bool:
     return jax.default_backend() == "gpu"
 
 

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from hyper_rl import products
 from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import require, require_choice, require_count, require_positive
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
@@ -132,11 +133,11 @@ class Disagreement(eqx.Module):
         total = leaf.shape[1]
         chosen = max(1, round(self.share * total))
         starts = [round(m * (total - chosen) / (self.models - 1)) for m in range(self.models)]
-        # Joined along the rows of all models, not stacked model by model: a GPU would keep the stack model-major and
-        # turn it round again for every product.
-        flat = leaf.reshape(-1, *leaf.shape[2:])
-        windows = [flat[m * total + start : m * total + start + chosen] for m, start in enumerate(starts)]
-        return jnp.concatenate(windows).reshape(self.models, chosen, *leaf.shape[2:])
+        windows = [leaf[m, start : start + chosen] for m, start in enumerate(starts)]
+        if not products.on_gpu():
+            return jnp.stack(windows)
+        # A GPU would keep the stack model-major and turn it round again for every product; on a CPU this is 3% slower.
+        return jnp.concatenate(windows).reshape(self.models, chosen, leaf.shape[2])
 
     def _weights(self, key: PRNGKeyArray, rows: int) -> Float[Array, "models rows"]:
         if self.selection == "subset":
