@@ -17,7 +17,8 @@ from hyper_rl.learners.dqn import DQN
 from hyper_rl.learners.normalised import Normalised
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.training import device_loop
-from hyper_rl.training.device_loop import advance, advance_to, init_runs, next_cut, steps_in_block
+from hyper_rl.training.device_loop import advance, init_runs, next_cut, steps_in_block
+from measuring import state_after
 
 WARMUP, STEPS = 41, 71
 WORDS = (
@@ -26,22 +27,28 @@ WORDS = (
 )
 
 
-def state_after(cuts: tuple[int, ...]) -> Any:
-    with jax.enable_x64(True):
-        config = resolve(parse(WORDS.split()))
-        program = build_program(config)
-        state = init_runs(program)
-        for first, last in zip((0, *cuts), (*cuts, config.steps), strict=True):
-            state = advance_to(program, state, first, last, config.warmup)
-        return jax.device_get(state.learners)
-
-
 def test_blocks_compute_what_single_steps_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 updates: whole blocks, cut where one begins, cut inside one, and cut before warm-up ends."""
-    plain = state_after(())
+    plain = state_after(WORDS, x64=True).learners
+    in_blocks: list[tuple[int, int]] = []
+
+    def advance_noted(*args: Any, block: int, **rest: Any) -> Any:
+        if block == 2:
+            in_blocks.append((int(args[2]), int(args[3])))
+        return advance(*args, block=block, **rest)
+
     monkeypatch.setattr(device_loop, "steps_in_block", lambda program: period_of(program.learner))
-    for cuts in ((), (51,), (52,), (20, 42, 43)):
-        for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(state_after(cuts)), strict=True):
+    monkeypatch.setattr(device_loop, "advance", advance_noted)
+    for cuts, blocks in (
+        ((), [(41, 71)]),
+        ((51,), [(41, 51), (51, 71)]),
+        ((52,), [(41, 51), (53, 71)]),
+        ((20, 42, 43), [(43, 71)]),
+    ):
+        in_blocks.clear()
+        learned = state_after(WORDS, cuts, x64=True).learners
+        assert in_blocks == blocks
+        for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(learned), strict=True):
             np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-9, atol=1e-12)
 
 

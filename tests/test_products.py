@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from hyper_rl import products
+from hyper_rl import backend
 from hyper_rl.networks import MLP, make_ensemble, make_mlp
 from hyper_rl.products import affine, sum_for_each_output, sum_over_inputs
 
@@ -47,7 +47,7 @@ def test_networks_with_sums_learn_what_those_without_do(monkeypatch: pytest.Monk
 
     slopes = jax.grad(loss, argnums=(0, 1))
     plain = slopes(x, networks)
-    monkeypatch.setattr(products, "on_gpu", lambda: True)
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
     text = str(jax.make_jaxpr(lambda inputs: networks_values(networks, inputs))(x))
     assert text.count("dot_general") == 1, "the middle layer alone is a matrix product"
     summed = slopes(x, networks)

@@ -17,9 +17,8 @@ from safetensors.numpy import load_file
 
 from hyper_rl.cli.train import parse
 from hyper_rl.cli.train_options import resolve
-from hyper_rl.config import build_program
-from hyper_rl.training.device_loop import advance_to, init_runs
 from hyper_rl.training.trainer import train
+from measuring import state_after as states_after
 
 pytestmark = pytest.mark.xdist_group("same-numbers")  # one process, so that each program compiles once
 
@@ -36,16 +35,7 @@ ROOM_SWEEP = f"{ROOM} --method hyper --beta 0 0.005 10 --seeds 2 --seed 3"
 TASKS = ("Pendulum", pytest.param("MediumMaze-Easy", marks=pytest.mark.long))
 
 
-@cache
-def state_after(words: str, cuts: tuple[int, ...] = (), *, x64: bool = False) -> Any:
-    """The state of all runs of `hyper-rl train WORDS` after its steps, computed in chunks that end at `cuts`."""
-    with jax.enable_x64(x64):
-        config = resolve(parse(words.split()))
-        program = build_program(config)
-        state = init_runs(program)
-        for first, last in zip((0, *cuts), (*cuts, config.steps), strict=True):
-            state = advance_to(program, state, first, last, config.warmup)
-        return jax.device_get(state)
+state_after = cache(states_after)
 
 
 def of_run(state: Any, run: int) -> Any:

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-THIN_INPUTS = 8
-THIN_OUTPUTS = 4
+from hyper_rl import backend
+
+THIN_INPUTS, THIN_OUTPUTS = 8, 4
+"""Up to here a layer is thin. The sums are unrolled, and those over outputs keep that many numbers in registers."""
 
 _ROWS_BY_COLUMNS, _OVER_OUTPUTS, _OVER_BATCH = ((((i,), (j,)), ((), ())) for i, j in ((1, 0), (1, 1), (0, 0)))
 
@@ -40,9 +42,9 @@ def _affine(x: Array, weight: Array, bias: Array, result: Any) -> Array:
     """
     weight = weight.astype(x.dtype)
     fan_in, fan_out = weight.shape
-    if on_gpu() and fan_in <= THIN_INPUTS:
+    if backend.on_gpu() and fan_in <= THIN_INPUTS:
         product = sum_over_inputs(x, weight, result)
-    elif on_gpu() and fan_out <= THIN_OUTPUTS:
+    elif backend.on_gpu() and fan_out <= THIN_OUTPUTS:
         product = sum_for_each_output(x, weight, result)
     else:
         product = _product(x, weight, _ROWS_BY_COLUMNS, result)
@@ -57,21 +59,17 @@ def affine_backward(result: Any, saved: tuple[Array, Array], dy: Array) -> tuple
     """Slopes of sum(dy * (x W + b)) in x, W and b, from (x, W)."""
     x, weight = saved
     rounded, rounded_weight = dy.astype(x.dtype), weight.astype(x.dtype)
-    if on_gpu() and weight.shape[1] <= THIN_OUTPUTS:
+    if backend.on_gpu() and weight.shape[1] <= THIN_OUTPUTS:
         dx = sum_over_inputs(rounded, rounded_weight.T, x.dtype)
     else:
         dx = _product(rounded, rounded_weight, _OVER_OUTPUTS, x.dtype)
-    if on_gpu() and weight.shape[0] <= THIN_INPUTS:
+    if backend.on_gpu() and weight.shape[0] <= THIN_INPUTS:
         return dx, *slopes_of_few_inputs(x, weight, rounded)
     dweight = _product(x, rounded, _OVER_BATCH, weight.dtype)
     return dx, dweight, dy.astype(weight.dtype).sum(axis=0)
 
 
 _affine.defvjp(_affine_forward, affine_backward)
-
-
-def on_gpu() -> bool:
-    return jax.default_backend() == "gpu"
 
 
 def sum_over_inputs(

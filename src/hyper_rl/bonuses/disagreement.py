@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from hyper_rl import products
+from hyper_rl import backend
 from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import require, require_choice, require_count, require_positive
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
@@ -134,7 +134,7 @@ class Disagreement(eqx.Module):
         chosen = max(1, round(self.share * total))
         starts = [round(m * (total - chosen) / (self.models - 1)) for m in range(self.models)]
         windows = [leaf[m, start : start + chosen] for m, start in enumerate(starts)]
-        if not products.on_gpu():
+        if not backend.on_gpu():
             return jnp.stack(windows)
         # A GPU would keep the stack model-major and turn it round again for every product; on a CPU this is 3% slower.
         return jnp.concatenate(windows).reshape(self.models, chosen, leaf.shape[2])

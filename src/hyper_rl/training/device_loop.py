@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from hyper_rl import products
+from hyper_rl import backend
 from hyper_rl.learners.base import period_of
 from hyper_rl.training.evaluation import Judgement, evaluate
 from hyper_rl.training.loop import Stored, pack, unpack
@@ -96,7 +96,7 @@ def advance_to(
 
 def steps_in_block(program: Program) -> int:
     """How many steps are compiled together: one on a CPU, where a branch costs nothing and longer code does."""
-    if not products.on_gpu() or (program.train_every, program.gradient_steps) != (1, 1):
+    if not backend.on_gpu() or (program.train_every, program.gradient_steps) != (1, 1):
         return 1
     period = period_of(program.learner)
     return period if period <= LONGEST_BLOCK else 1
