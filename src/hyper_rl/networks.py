@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from hyper_rl import backend
 from hyper_rl.products import affine, affine_backward
 from hyper_rl.types import PyTree
 
@@ -35,6 +36,11 @@ class MLP(eqx.Module):
     half: bool = eqx.field(static=True, default=False)
 
     def __call__(self, x: Float[Array, "batch fan_in"]) -> Float[Array, "batch fan_out"]:
+        if backend.fuses():
+            from hyper_rl.fused_network import fits, fused_network  # here: only GPUs need what it imports
+
+            if fits(self.weights, x):
+                return fused_network(self.weights, self.biases, x, self.layer_norm, self.half)
         return self.with_layers(x)[0]
 
     def with_layers(self, x: Float[Array, "batch fan_in"]) -> tuple[Float[Array, "batch fan_out"], tuple[Array, ...]]:
