@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,13 @@ def apply(values: dict[str, int]) -> None:
                 setattr(module, name, value)
 
 
-def measure(values: dict[str, int], runs: int, name: str, *, half: bool) -> dict[str, Any]:
+def measure(name: str, runs: int, *, half: bool) -> dict[str, Any]:
+    """Microseconds of each pass as the networks are computed now, and what came out."""
     count, sizes, rows, layer_norm = NETWORKS[name]
     arguments = make(runs, count, sizes, rows, layer_norm=layer_norm, half=half)
-    row: dict[str, Any] = {"network": name, "half": half, **values}
-    results: dict[str, list[Any]] = {}
-    for side in (False, True):
-        backend.FUSED_NETWORKS = side
-        for kind, function in passes().items():
-            took = microseconds(lambda function=function: function(*arguments))
-            row[f"{kind}, {'fused' if side else 'layers'}"] = round(took, 1)
-            results.setdefault(kind, []).append(function(*arguments))
-    for kind, (layers, one) in results.items():
-        row[f"{kind}, apart"] = round(distance(one, layers), 5)
-    return row
+    return {
+        kind: (microseconds(partial(function, *arguments)), function(*arguments)) for kind, function in passes().items()
+    }
 
 
 def main() -> None:
@@ -110,16 +104,23 @@ def main() -> None:
     args = parser.parse_args()
     if not backend.on_gpu():
         sys.exit("no GPU: the kernels run on one only (the tests compute them without)")
+    backend.FUSED_NETWORKS = False
+    by_layer = {name: measure(name, args.runs, half=args.half) for name in args.networks}
+    backend.FUSED_NETWORKS = True
     rows = []
     for values, name in itertools.product(settings(args.tune), args.networks):
         apply(values)
+        jax.clear_caches()
+        row: dict[str, Any] = {"network": name, "half": args.half, **values}
         try:
-            row = measure(values, args.runs, name, half=args.half)
+            for kind, (took, result) in measure(name, args.runs, half=args.half).items():
+                layers_took, layers_result = by_layer[name][kind]
+                row |= {f"{kind}, layers": round(layers_took, 1), f"{kind}, fused": round(took, 1)}
+                row[f"{kind}, apart"] = round(distance(result, layers_result), 5)
         except Exception as error:  # a setting may need more shared memory than there is: say so, try the next
-            row = {"network": name, **values, "error": str(error)[:120]}
+            row["error"] = str(error)[:120]
         rows.append(row)
         print(*(f"{key}={value}" for key, value in row.items()), flush=True)
-        jax.clear_caches()
     if args.out:
         args.out.write_text(json.dumps({"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rows": rows}))
 

@@ -88,7 +88,9 @@ def whole(array: Array) -> pl.BlockSpec:
 
 
 def _through_network(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any, y: Any, *, mode: Mode) -> None:
-    hidden = second_layer(first_layer(x, w1, b1), w2, b2, x.shape[0], mode)
+    rows, units = x.shape[0], first_layer(x, w1, b1, mode)
+    moments = moments_by_piece(units, rows, w1.shape[1]) if mode.layer_norm else None
+    hidden = second_layer(units, moments, w2, b2, rows, mode)
     if mode.layer_norm:
         mean, scale = row_moments(hidden)
         hidden = (hidden - mean) * scale
@@ -101,53 +103,72 @@ FirstLayer = Callable[[Any], Array]
 """From a slice of units to their values before normalisation and ReLU, a row for each row."""
 
 
-def first_layer(x: Any, w1: Any, b1: Any) -> FirstLayer:
+def first_layer(x: Any, w1: Any, b1: Any, mode: Mode) -> FirstLayer:
     # Column by column: a kernel's arrays have powers of two as sizes, a task has as many numbers as it has.
     columns = [x[:, i][:, None] for i in range(x.shape[1])]
 
     def units(piece: Any) -> Array:
         total = b1[piece][None, :]
         for i, column in enumerate(columns):
-            total = total + column * w1[i, piece][None, :]
+            total = multiply_add(column, w1[i, piece][None, :], total, mode)
         return total
 
     return units
 
 
-def second_layer(units: FirstLayer, w2: Any, b2: Any, rows: int, mode: Mode) -> Array:
-    """Before normalisation and ReLU."""
+def multiply_add(a: Array, b: Array, c: Array, mode: Mode) -> Array:
+    """a b + c in one instruction; the compiler would keep the two apart, because one rounds and two round twice."""
+    if mode.interpret:
+        return a * b + c
+    shape = jnp.broadcast_shapes(a.shape, b.shape, c.shape)
+    (result,) = triton.elementwise_inline_asm(
+        "fma.rn.f32 $0, $1, $2, $3;",
+        args=[jnp.broadcast_to(array, shape) for array in (a, b, c)],
+        constraints="=r,r,r,r",
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(shape, jnp.float32)],
+    )
+    return result
+
+
+Moments = tuple[Array, Array]
+"""Mean of each row and one over its deviation, as columns."""
+
+
+def second_layer(units: FirstLayer, moments: Moments | None, w2: Any, b2: Any, rows: int, mode: Mode) -> Array:
+    """Before normalisation and ReLU; `moments` are those of the first layer where it is normalised."""
     width, second = w2.shape
-    mean, scale = moments_by_piece(units, rows, width) if mode.layer_norm else (0.0, 1.0)
 
     def add_piece(k: Array, total: Array) -> Array:
         piece = pl.ds(k * PIECE, PIECE)
         hidden = units(piece)
-        hidden = jnp.maximum((hidden - mean) * scale if mode.layer_norm else hidden, 0.0)
+        hidden = jnp.maximum(hidden if moments is None else (hidden - moments[0]) * moments[1], 0.0)
         return total + product(hidden, w2[piece, :], mode)
 
     return jax.lax.fori_loop(0, width // PIECE, add_piece, jnp.zeros((rows, second), jnp.float32)) + b2[:][None, :]
 
 
-def row_moments(x: Float[Array, "rows n"]) -> tuple[Array, Array]:
-    """Mean of each row, and one over its deviation, as `networks.normalise_features` has them."""
-    return _mean_and_scale(x.sum(axis=1), (x * x).sum(axis=1), x.shape[1])
+def row_moments(x: Float[Array, "rows n"]) -> Moments:
+    """As `networks.normalise_features` has them."""
+    return _mean_and_scale(x, x * x, x.shape[1])
 
 
-def moments_by_piece(units: FirstLayer, rows: int, width: int) -> tuple[Array, Array]:
+def moments_by_piece(units: FirstLayer, rows: int, width: int) -> Moments:
     """The same for a layer that is never there as a whole."""
 
     def add_piece(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         hidden = units(pl.ds(k * PIECE, PIECE))
-        return sums[0] + hidden.sum(axis=1), sums[1] + (hidden * hidden).sum(axis=1)
+        return sums[0] + hidden, sums[1] + hidden * hidden
 
-    zeros = jnp.zeros((rows,), jnp.float32)
+    # Piece upon piece first: adding up within a row is what costs, and so it is done once.
+    zeros = jnp.zeros((rows, PIECE), jnp.float32)
     total, squares = jax.lax.fori_loop(0, width // PIECE, add_piece, (zeros, zeros))
     return _mean_and_scale(total, squares, width)
 
 
-def _mean_and_scale(total: Array, squares: Array, n: int) -> tuple[Array, Array]:
-    mean = total / n
-    variance = jnp.maximum(squares / n - mean * mean, 0.0)
+def _mean_and_scale(values: Array, squares: Array, n: int) -> Moments:
+    mean = values.sum(axis=1) / n
+    variance = jnp.maximum(squares.sum(axis=1) / n - mean * mean, 0.0)
     return mean[:, None], jax.lax.rsqrt(variance + EPSILON)[:, None]
 
 
