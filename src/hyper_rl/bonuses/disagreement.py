@@ -127,11 +127,14 @@ class Disagreement(eqx.Module):
         """All predictions, and the models' gradient as a function of the slopes of what they predicted for own rows."""
         if backend.fuses():
             # No layers are left to learn from, and none are needed.
-            predictions = jax.vmap(lambda model: model(inputs))(models)
             own = self._own_rows(jnp.broadcast_to(inputs, (self.models, *inputs.shape)))
-            return predictions, lambda slopes: jax.vmap(lambda m, x, dy: jax.vjp(lambda n: n(x), m)[1](dy)[0])(
-                models, own, slopes
-            )
+
+            def gradient(model: MLP, rows: Array, slopes: Array) -> MLP:
+                _, backward = jax.vjp(lambda parameters: parameters(rows), model)
+                return backward(slopes)[0]
+
+            predictions = jax.vmap(lambda model: model(inputs))(models)
+            return predictions, lambda slopes: jax.vmap(gradient)(models, own, slopes)
         # Each model learns from its own rows of the forward pass that the bonus needs anyway.
         predictions, layers = jax.vmap(lambda model: model.with_layers(inputs))(models)
         own_layers = jax.tree.map(self._own_rows, layers)
