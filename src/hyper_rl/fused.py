@@ -23,6 +23,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
+from hyper_rl.networks import EPSILON
 from hyper_rl.products import THIN_INPUTS, THIN_OUTPUTS
 
 PIECE = 32
@@ -32,7 +33,6 @@ ROWS, FEWEST_ROWS = 128, 64
 WARPS, STAGES = 8, 3
 LARGEST = 256
 """Widest hidden layer: a kernel keeps a number for each unit and row in registers."""
-EPSILON = 1e-5
 
 
 @dataclass(frozen=True)

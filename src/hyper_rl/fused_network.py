@@ -9,10 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hyper_rl.fused import Mode, fits, forward
+from hyper_rl.fused import Mode, forward
 from hyper_rl.fused_backward import gradient
-
-__all__ = ["fits", "fused_network"]
 
 Layers = tuple[Array, ...]
 INTERPRET = False
