@@ -19,7 +19,6 @@ from hyper_rl import backend
 from hyper_rl.products import affine, affine_backward
 from hyper_rl.types import PyTree
 
-
 EPSILON = 1e-5
 """Added to a variance before anything is divided by its root."""
 
