@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl import backend
 from hyper_rl.products import affine, affine_backward
+from hyper_rl.threefry import computed
 from hyper_rl.types import PyTree
 
 EPSILON = 1e-5
@@ -79,7 +80,8 @@ def mlp_gradient(mlp: MLP, inputs: tuple[Array, ...], dy: Float[Array, "batch fa
 def make_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = False, half: bool = False) -> MLP:
     """`sizes` = (inputs, hidden..., outputs). One draw for all layers: each further one costs seconds to compile."""
     layers = list(pairwise(sizes))
-    drawn = jax.random.uniform(key, (sum((m + 1) * n for m, n in layers),), minval=-1.0, maxval=1.0, dtype=float)
+    count = sum((m + 1) * n for m, n in layers)
+    drawn = jax.random.uniform(computed(key), (count,), minval=-1.0, maxval=1.0, dtype=float)
     weights, biases, used = [], [], 0
     for fan_in, fan_out in layers:
         here = drawn[used : used + (fan_in + 1) * fan_out].reshape(fan_in + 1, fan_out) * fan_in**-0.5

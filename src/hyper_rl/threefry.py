@@ -91,3 +91,13 @@ def seed_of(key: PRNGKeyArray) -> UInt32[Array, ""]:
 def key_of(seed: UInt32[Array, ""]) -> PRNGKeyArray:
     """`make_key(seed)` for a seed that is computed on the device."""
     return jax.random.wrap_key_data(jnp.stack([jnp.zeros_like(seed), seed], axis=-1), impl=FLAT_THREEFRY)
+
+
+def computed(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The same key, computed before it is used.
+
+    Otherwise a compiler may put the cipher that made the key inside the one that uses it, once for each of its uses;
+    jax 0.11 on a CPU then compiles an ensemble's first weights for longer than anyone waits.
+    """
+    words = jax.lax.optimization_barrier(jax.random.key_data(key))
+    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
