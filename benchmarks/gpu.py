@@ -30,7 +30,6 @@ import jax.numpy as jnp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hyper_rl import backend
 from hyper_rl.bonuses.disagreement import Disagreement
 from hyper_rl.envs.base import Box
 from hyper_rl.learners.normalised import Normalised
@@ -144,12 +143,10 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--precision", default="default", choices=list(PRECISIONS))
     parser.add_argument("--half", action="store_true")
-    parser.add_argument("--fused", action="store_true", help="networks in one kernel each")
     parser.add_argument("--capacity", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    backend.FUSED_NETWORKS = args.fused
     jax.config.update("jax_default_matmul_precision", PRECISIONS[args.precision])
     on_gpu = jax.default_backend() == "gpu"
     products, bandwidth = (
@@ -169,7 +166,6 @@ def main() -> None:
                 "method": method,
                 "preset": args.preset,
                 "precision": "half" if args.half else args.precision,
-                "fused": args.fused,
                 "runs": runs,
                 "compile_seconds": round(compiled, 1),
                 "peak_gib": None if (peak := peak_memory()) is None else round(peak / 2**30, 2),

@@ -156,11 +156,9 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--runs", type=int, default=128)
     parser.add_argument("--half", action="store_true", help="bfloat16 products")
-    parser.add_argument("--fused", action="store_true", help="networks in one kernel each")
     parser.add_argument("--single", action="store_true", help="one step a turn of the loop, with its branch")
     parser.add_argument("--longest", type=int, default=20, help="how many kernels to list")
     args = parser.parse_args()
-    backend.FUSED_NETWORKS = args.fused
     text, block = compiled_text(args.task, args.method, args.runs, args.preset, half=args.half, blocks=not args.single)
     parts, rate = computations(text), PRODUCTS[args.half]
     body = max(parts, key=lambda name: len(re.findall(r" (?:fusion|custom-call)\(", parts[name])))

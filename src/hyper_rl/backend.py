@@ -10,11 +10,3 @@ import jax
 
 def on_gpu() -> bool:
     return jax.default_backend() == "gpu"
-
-
-FUSED_NETWORKS = False
-"""Networks that fit are computed by the kernels of `fused.py`. Off: they compile, but no GPU has run them yet."""
-
-
-def fuses() -> bool:
-    return FUSED_NETWORKS and on_gpu()

@@ -15,13 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from hyper_rl import backend
 from hyper_rl.products import affine, affine_backward
 from hyper_rl.threefry import computed
 from hyper_rl.types import PyTree
-
-EPSILON = 1e-5
-"""Added to a variance before anything is divided by its root."""
 
 
 class MLP(eqx.Module):
@@ -40,12 +36,6 @@ class MLP(eqx.Module):
     half: bool = eqx.field(static=True, default=False)
 
     def __call__(self, x: Float[Array, "batch fan_in"]) -> Float[Array, "batch fan_out"]:
-        if backend.fuses():
-            from hyper_rl.fused import fits  # here: only GPUs need what these import
-            from hyper_rl.fused_network import fused_network
-
-            if fits(self.weights, x):
-                return fused_network(self.weights, self.biases, x, self.layer_norm, self.half)
         return self.with_layers(x)[0]
 
     def with_layers(self, x: Float[Array, "batch fan_in"]) -> tuple[Float[Array, "batch fan_out"], tuple[Array, ...]]:
@@ -96,7 +86,7 @@ def make_ensemble(make: Callable[[PRNGKeyArray], MLP], key: PRNGKeyArray, member
     return jax.vmap(make)(jax.random.split(key, members))
 
 
-def normalise_features(x: Float[Array, "batch n"], eps: float = EPSILON) -> Float[Array, "batch n"]:
+def normalise_features(x: Float[Array, "batch n"], eps: float = 1e-5) -> Float[Array, "batch n"]:
     """Zero mean and unit variance over the features of each sample.
 
     The variance is E[x^2] - E[x]^2, so that forward and backward pass each need a single reduction over the layer;

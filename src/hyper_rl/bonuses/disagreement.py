@@ -12,7 +12,6 @@ the models as they are before their update on that batch. Two readings of what i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -113,32 +112,14 @@ class Disagreement(eqx.Module):
         self, state: DisagreementState, batch: Transition, key: PRNGKeyArray
     ) -> tuple[Float[Array, " batch"], DisagreementState, Float[Array, ""]]:
         inputs, targets = self.inputs(state, batch), self.targets(state, batch)
-        predictions, gradient_of = self._forward(state.models, inputs)
+        # Each model learns from its own rows of the forward pass that the bonus needs anyway.
+        predictions, layers = jax.vmap(lambda model: model.with_layers(inputs))(state.models)
         errors = self._own_rows(predictions - targets[None])
         weights = self._weights(key, errors.shape[1])
         losses, slopes = jax.vmap(weighted_squared_error)(errors, weights)
-        grads = gradient_of(slopes)
+        grads = jax.vmap(mlp_gradient)(state.models, jax.tree.map(self._own_rows, layers), slopes)
         models, optimiser = adam_step(state.models, grads, state.optimiser, self.lr)
         return disagreement(predictions), state._replace(models=models, optimiser=optimiser), losses.mean()
-
-    def _forward(
-        self, models: MLP, inputs: Float[Array, "batch fan_in"]
-    ) -> tuple[Float[Array, "models batch n"], Callable[[Float[Array, "models rows n"]], MLP]]:
-        """All predictions, and the models' gradient as a function of the slopes of what they predicted for own rows."""
-        if backend.fuses():
-            # No layers are left to learn from, and none are needed.
-            own = self._own_rows(jnp.broadcast_to(inputs, (self.models, *inputs.shape)))
-
-            def gradient(model: MLP, rows: Array, slopes: Array) -> MLP:
-                _, backward = jax.vjp(lambda parameters: parameters(rows), model)
-                return backward(slopes)[0]
-
-            predictions = jax.vmap(lambda model: model(inputs))(models)
-            return predictions, lambda slopes: jax.vmap(gradient)(models, own, slopes)
-        # Each model learns from its own rows of the forward pass that the bonus needs anyway.
-        predictions, layers = jax.vmap(lambda model: model.with_layers(inputs))(models)
-        own_layers = jax.tree.map(self._own_rows, layers)
-        return predictions, lambda slopes: jax.vmap(mlp_gradient)(models, own_layers, slopes)
 
     def _own_rows(self, leaf: Float[Array, "models batch n"]) -> Float[Array, "models rows n"]:
         """The rows of the batch that each model may learn from.
