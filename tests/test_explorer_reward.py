@@ -121,7 +121,7 @@ def test_finite_when_there_is_nothing_to_scale(bonus_scale: Any, reward_scale: A
 def test_presets_choose_the_scales() -> None:
     paper, robust = find_preset("paper"), find_preset("robust")
     assert (paper.bonus_scale, paper.reward_scale) == ("none", "none")
-    assert (robust.bonus_scale, robust.reward_scale) == ("running-rms", "running-rms")
+    assert (robust.bonus_scale, robust.reward_scale) == ("centred", "running-rms")
     assert find_preset("robust", "tabular_q") == paper
     assert find_preset("minigrid").bonus_scale == "centred"
 

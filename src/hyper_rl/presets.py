@@ -1,11 +1,11 @@
 """The presets: what the parts are set to when nobody says otherwise.
 
 `paper` is the paper as this project reads it. `robust` (the default) keeps the method and changes what keeps an
-optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, forward models
-that learn faster, learners and models that see normalised observations, and an explorer's reward brought to unit
-scale. `minigrid` has the networks and optimisers of the discrete experiments (appendix A.5, which takes them from
-LESSON), with a loss, a discount and a centred bonus that learn there. Tables need none of that: for `tabular_q` all
-presets are the same.
+optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, models that
+predict normalised changes, learners that see normalised observations (but where a task's are of order one: in mazes),
+a bonus that pays nothing on average, and an explorer's reward brought to unit scale. `minigrid` has the networks and
+optimisers of the discrete experiments (appendix A.5, which takes them from LESSON), with a loss, a discount and a
+centred bonus that learn there. Tables need none of that: for `tabular_q` all presets are the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Preset:
     bonus_scale: BonusScale
     reward_scale: RewardScale
     normalise_observations: bool = False
-    """Deep learners see vectors in units of their running deviation."""
+    """Deep learners see vectors in units of their running deviation, where the task's own are not of order one."""
     train_every: int = 1
     warmup: int = 25_000
     """Steps with uniform actions for deep learners,"""
@@ -63,9 +63,9 @@ ROBUST = Preset(
         }
     ),
     bonuses=MappingProxyType(
-        {**PAPER.bonuses, "disagreement": Disagreement(lr=1e-3, target="change", normalise=True), "rnd": RND(lr=1e-3)}
+        {**PAPER.bonuses, "disagreement": Disagreement(target="change", normalise=True), "rnd": RND(lr=1e-3)}
     ),
-    bonus_scale="running-rms",
+    bonus_scale="centred",
     reward_scale="running-rms",
     normalise_observations=True,
     warmup_share=0.1,

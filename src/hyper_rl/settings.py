@@ -18,7 +18,7 @@ from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_task import spec_to_json
 from hyper_rl.envs.observation_reader import Reader, read_observations
-from hyper_rl.envs.registry import TaskEntry, find_task, is_gymnasium_id
+from hyper_rl.envs.registry import TaskEntry, entry_of_id, find_task, is_gymnasium_id
 from hyper_rl.envs.space_json import spaces_to_json
 from hyper_rl.errors import UserError, require_choice, require_count, require_probability
 from hyper_rl.learners.registry import LEARNERS
@@ -75,7 +75,7 @@ def choose_task(
     if horizon is not None:
         require_count("horizon", horizon)
     # An own module may register an id in any form; otherwise a name must be ours or look like an id.
-    entry = find_task(name) if env_module is None or is_gymnasium_id(name) else _any_id(name)
+    entry = find_task(name) if env_module is None or is_gymnasium_id(name) else entry_of_id(name)
     if backend is not None:
         require_choice("backend", backend, BACKENDS)
     on_host = backend in ("mujoco", "gymnasium") or (backend is None and entry.make is None)
@@ -105,12 +105,8 @@ def choose_environment(name: str, source: EnvSource, entry: TaskEntry | None = N
         reader = read_observations(env.env.observation_space)
     finally:
         env.close()
-    entry = entry or _any_id(name)
+    entry = entry or entry_of_id(name)
     return TaskChoice(name, entry, seen.task, seen.horizon, dict(source.kwargs), source, spaces, reader)
-
-
-def _any_id(name: str) -> TaskEntry:
-    return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
 
 
 def _make(name: str, entry: TaskEntry, options: Mapping[str, Any]) -> Any:
@@ -213,7 +209,8 @@ class Settings:
     def _normalises(self, preset: Preset, deep: bool) -> bool:
         if self.normalise_observations is not None:
             return self.normalise_observations
-        return deep and preset.normalise_observations and isinstance(self.choice.spec.observation, Box)
+        vectors = isinstance(self.choice.spec.observation, Box)
+        return deep and preset.normalise_observations and vectors and not self.choice.entry.units_of_one
 
 
 def greedy_unless_alone(learner: eqx.Module, method: str) -> eqx.Module:

@@ -90,8 +90,9 @@ class TrainOptions:
     """Environment steps between trainings; default: the preset's."""
     gradient_steps: int = 1
     """Updates of one training."""
-    normalise_observations: bool = True
-    """Deep learners see vectors in units of their running deviation."""
+    # For the parser a plain flag with its negation; None: neither was given.
+    normalise_observations: Annotated[bool | None, tyro.conf.arg(constructor=bool)] = None
+    """Deep learners see vectors in units of their running deviation; default: the preset's, never in mazes."""
     backend: str | None = None
     """jax or mujoco: the compiled task or the real environment; default: jax where there is one."""
     env_module: str | None = None
@@ -128,7 +129,7 @@ def default_options(preset: str) -> TrainOptions:
     chosen = find_preset(preset)
     groups = {name: chosen.learners[name] for name in LEARNER_GROUPS}
     groups |= {name: chosen.bonuses[name] for name in BONUS_GROUPS}
-    return TrainOptions(preset=preset, normalise_observations=chosen.normalise_observations, **groups)
+    return TrainOptions(preset=preset, **groups)
 
 
 def check_saving(options: TrainOptions) -> None:
@@ -169,7 +170,6 @@ def resolve(options: TrainOptions) -> Config:
     learner = options.learner or fitting_learner(choice)
     bonus = "none" if options.method == "exploit" else options.bonus or fitting_bonus(learner)
     _refuse_unused(options, learner, bonus, options.task)
-    as_preset = options.normalise_observations == find_preset(options.preset).normalise_observations
     settings = Settings(
         choice=choice,
         learner=getattr(options, learner),
@@ -188,8 +188,7 @@ def resolve(options: TrainOptions) -> Config:
         bonus_scale=options.bonus_scale,
         reward_scale=options.reward_scale,
         capacity=options.capacity,
-        # The preset's own value gives way where there is nothing to normalise; another one was asked for.
-        normalise_observations=None if as_preset else options.normalise_observations,
+        normalise_observations=options.normalise_observations,
         train_every=options.train_every,
         gradient_steps=options.gradient_steps,
         lesson=options.lesson,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -31,6 +31,8 @@ class TaskEntry:
     """Shown by `hyper-rl tasks`; probes for tests are not."""
     gym_id: str | None = None
     """The same task as a Gymnasium environment."""
+    units_of_one: bool = False
+    """What is observed is of order one in every dimension: no preset asks learners to see it in other units."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -40,7 +42,8 @@ class TaskEntry:
 
 
 def _maze(name: str, about: str, steps: int) -> TaskEntry:
-    return TaskEntry(partial(make_maze, name), about, "td3", "disagreement", steps, gym_id=_ours(name))
+    make = partial(make_maze, name)
+    return TaskEntry(make, about, "td3", "disagreement", steps, gym_id=_ours(name), units_of_one=True)
 
 
 def _ours(name: str) -> str:
@@ -91,10 +94,18 @@ def is_gymnasium_id(name: str) -> bool:
     return name not in TASKS and re.fullmatch(r"([\w:-]+/)?[\w:.-]+-v\d+", name) is not None
 
 
+def entry_of_id(name: str) -> TaskEntry:
+    """For a Gymnasium id: that of our task where it is one of ours, so that either name means the same settings."""
+    for entry in TASKS.values():
+        if entry.gym_id == name:
+            return replace(entry, make=None, listed=False)
+    return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
+
+
 def find_task(name: str) -> TaskEntry:
     if name in TASKS:
         return TASKS[name]
     if is_gymnasium_id(name):
-        return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
+        return entry_of_id(name)
     known = unknown_name("task", name, [task for task, entry in TASKS.items() if entry.listed])
     raise UserError(f"{known}; or any Gymnasium id, such as MountainCarContinuous-v0")
