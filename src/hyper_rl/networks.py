@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from hyper_rl.products import affine, affine_backward
+from hyper_rl.products import affine, affine_backward, affine_relu
 from hyper_rl.threefry import computed
 from hyper_rl.types import PyTree
 
@@ -47,8 +47,10 @@ class MLP(eqx.Module):
             inputs.append(x)
             if i == last:
                 return affine(x, weight, bias, full), tuple(inputs)
-            x = affine(x, weight, bias)
-            x = jax.nn.relu(normalise_features(x.astype(full)).astype(x.dtype) if self.layer_norm else x)
+            if self.layer_norm:
+                x = jax.nn.relu(normalise_features(affine(x, weight, bias).astype(full)).astype(x.dtype))
+            else:
+                x = affine_relu(x, weight, bias)
         raise AssertionError("a network has at least one layer")
 
 

@@ -72,6 +72,34 @@ def affine_backward(result: Any, saved: tuple[Array, Array], dy: Array) -> tuple
 _affine.defvjp(_affine_forward, affine_backward)
 
 
+def affine_relu(
+    x: Float[Array, "batch fan_in"], weight: Float[Array, "fan_in fan_out"], bias: Float[Array, " fan_out"]
+) -> Float[Array, "batch fan_out"]:
+    """max(x W + b, 0) in the number format of x."""
+    if backend.on_gpu() and weight.shape[0] <= THIN_INPUTS:
+        return _thin_relu(x, weight, bias)
+    return jax.nn.relu(affine(x, weight, bias))
+
+
+@jax.custom_vjp
+def _thin_relu(x: Array, weight: Array, bias: Array) -> Array:
+    """A few inputs are read faster than a whole layer: the backward pass computes again what was positive."""
+    return jax.nn.relu(affine(x, weight, bias))
+
+
+def _thin_relu_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    return _thin_relu(x, weight, bias), (x, weight, bias)
+
+
+def _thin_relu_backward(saved: tuple[Array, Array, Array], dy: Array) -> tuple[Array, Array, Array]:
+    x, weight, bias = saved
+    again = affine(_as_if_other(x, weight), weight, bias)
+    return affine_backward(None, (x, weight), jnp.where(again > 0, dy, jnp.zeros_like(dy)))
+
+
+_thin_relu.defvjp(_thin_relu_forward, _thin_relu_backward)
+
+
 def sum_over_inputs(
     x: Float[Array, "batch fan_in"], weight: Float[Array, "fan_in fan_out"], result: Any
 ) -> Float[Array, "batch fan_out"]:
@@ -99,15 +127,21 @@ def slopes_of_few_inputs(
 ) -> tuple[Float[Array, "fan_in fan_out"], Float[Array, " fan_out"]]:
     """Those in W and b as one product, the bias being the weight of an input that is always one: dy is read once.
 
-    Where networks share x, the compiler would put their dy side by side first, a pass over all of it. So x is made to
-    look as if it were each network's own: a choice between x and something of the network that always takes x, behind
-    a barrier that keeps the compiler from seeing that it does.
+    Where networks share x, the compiler would put their dy side by side first, a pass over all of it; so x is made to
+    look as if it were each network's own.
+    """
+    with_one = jnp.concatenate([x, jnp.ones((x.shape[0], 1), x.dtype)], axis=1)
+    both = _product(_as_if_other(with_one, weight), dy, _OVER_BATCH, weight.dtype)
+    return both[:-1], both[-1]
+
+
+def _as_if_other(x: Array, weight: Array) -> Array:
+    """x, but to the compiler something of the network: a choice between the two that always takes x.
+
+    The barrier keeps the compiler from seeing that it does, and so from using again what it has computed from x.
     """
     never = jax.lax.optimization_barrier(jnp.zeros((), bool))
-    with_one = jnp.concatenate([x, jnp.ones((x.shape[0], 1), x.dtype)], axis=1)
-    own = jnp.where(never, weight[0, 0].astype(x.dtype), with_one)
-    both = _product(own, dy, _OVER_BATCH, weight.dtype)
-    return both[:-1], both[-1]
+    return jnp.where(never, weight[0, 0].astype(x.dtype), x)
 
 
 def _wide(result: Any) -> Any:

@@ -139,7 +139,9 @@ class TD3(eqx.Module):
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
         next_action = jnp.clip(policy_action(state.actor_target, batch.next_observation) + noise, -1.0, 1.0)
         next_values = critic_values(state.critics_target, batch.next_observation, next_action)
-        targets = td_target(rewards, batch.terminated, next_values.min(axis=0), self.gamma)
+        # Both are there before the smaller is taken: a GPU would otherwise compute them in one thread a row.
+        smaller = jax.lax.optimization_barrier(next_values).min(axis=0)
+        targets = td_target(rewards, batch.terminated, smaller, self.gamma)
 
         loss, grads = jax.value_and_grad(critic_loss)(state.critics, batch.observation, batch.action, targets)
         critics, critics_optimiser = adam_step(state.critics, grads, state.critics_optimiser, self.lr)
