@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from hyper_rl.cli.main import main
+from hyper_rl.cli.train import parse
+from hyper_rl.cli.train_options import resolve
 
 pytestmark = pytest.mark.xdist_group("backends")
 
@@ -62,3 +65,28 @@ def test_what_cannot_work_is_refused_in_one_line(
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1 and says in error[0], error
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "words, normalised",
+    [
+        ("MediumMaze-Easy", False),  # its observations are of order one
+        ("MediumMaze-Easy --normalise-observations", True),
+        ("MediumMaze-Easy --backend mujoco", False),
+        ("hyper_rl/MediumMaze-Easy-v0", False),
+        ("Pendulum", True),
+        ("Pendulum --no-normalise-observations", False),
+        ("Pendulum-v1", True),
+        ("Pendulum --preset paper", False),
+        ("Pendulum --preset paper --normalise-observations", True),
+        ("Room", False),
+    ],
+)
+def test_what_learners_see_follows_the_preset_and_the_task(words: str, normalised: bool) -> None:
+    assert resolve(parse(words.split())).normalise_observations is normalised
+
+
+def test_a_task_of_ours_has_the_same_settings_by_its_gymnasium_id() -> None:
+    by_name = resolve(parse(["MediumMaze-Easy", "--backend", "mujoco"]))
+    by_id = resolve(parse(["hyper_rl/MediumMaze-Easy-v0"]))
+    assert dataclasses.replace(by_id, task=by_name.task) == by_name

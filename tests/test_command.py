@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from hyper_rl import __version__
 from hyper_rl.cli.main import main
 from hyper_rl.cli.tables import print_result
+from hyper_rl.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("command")  # one process, so that each program compiles once
 
@@ -229,6 +231,21 @@ def test_evaluate_judges_every_run_or_one(trained: Trained, capsys: pytest.Captu
     assert alone["runs"] == [everything["runs"][4]]
     assert main(["evaluate", str(trained.folder), "--episodes", "7", "--run", "4"]) == 0
     assert "hyper on Room, 7 episodes each" in capsys.readouterr().out
+
+
+def test_evaluate_judges_an_agent_that_is_all_there_is(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two files of one agent, taken out of their run folder."""
+    shutil.copytree(RunFolder(trained.folder).agent(4), tmp_path / "agent")
+    whole, alone = (
+        evaluate(trained.folder, "--episodes 7 --run 4", capsys),
+        evaluate(tmp_path / "agent", "--episodes 7", capsys),
+    )
+    whole["runs"][0]["run"] = 0
+    assert alone == whole
+    assert main(["evaluate", str(tmp_path / "agent"), "--run", "1"]) == 2
+    assert "between 0 and 0" in capsys.readouterr().err
 
 
 def test_evaluate_leaves_the_folder_alone(trained: Trained, capsys: pytest.CaptureFixture[str]) -> None:

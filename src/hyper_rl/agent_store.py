@@ -111,7 +111,7 @@ def read_saved(path: Path) -> SavedAgent:
     folder = RunFolder(path)
     meta = agent.meta
     if not folder.config.is_file():
-        config = _config_of_policy(meta)
+        config = config_of_policy(meta)
         return SavedAgent(path, agent, config, False, meta["step"], 0, [])
     config = Config.from_json(folder.config.read_text(), str(folder.config))
     columns = folder.read_curve()
@@ -119,7 +119,7 @@ def read_saved(path: Path) -> SavedAgent:
     return SavedAgent(path, agent, config, True, meta["step"], len(rows), rows)
 
 
-def _config_of_policy(meta: dict[str, Any]) -> Config:
+def config_of_policy(meta: dict[str, Any]) -> Config:
     """Enough of a configuration to know the task: a policy alone does not go on learning."""
     return Config(
         task=meta["task"],

@@ -1,4 +1,4 @@
-"""`hyper-rl evaluate RUN`: judge the saved agents of a run folder again, on fresh episodes."""
+"""`hyper-rl evaluate RUN`: judge the saved agents of a run folder, or one agent alone, on fresh episodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import tyro
 
+from hyper_rl.agent_store import config_of_policy
 from hyper_rl.cli.tables import show
 from hyper_rl.config import Config, make_task
 from hyper_rl.errors import UserError, require, require_count
@@ -26,10 +27,10 @@ from hyper_rl.types import stack_runs
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Judge the agents of a run folder on fresh episodes."""
+    """Judge the agents of a run folder, or one agent alone, on fresh episodes."""
 
     folder: tyro.conf.Positional[Path]
-    """Run folder."""
+    """Run folder, or the folder of one agent (agent.json and policy.safetensors)."""
     episodes: int = 100
     """Episodes for each agent."""
     run: int | None = None
@@ -49,12 +50,7 @@ class EvaluateOptions:
 def run_evaluate(options: EvaluateOptions) -> int:
     require_count("episodes", options.episodes)
     require_count("seed", options.seed, low=0)
-    folder, config = RunFolder.open(options.folder)
-    total = len(config.runs)
-    if options.run is not None:
-        require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
-    wanted = list(range(total)) if options.run is None else [options.run]
-    agents = [read_agent(_agent_folder(folder, run)) for run in wanted]
+    config, wanted, agents = find_agents(options.folder, options.run)
     choice = where_to_judge(config, options.backend, options.env_module)
     judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
     entries = [
@@ -74,6 +70,21 @@ def run_evaluate(options: EvaluateOptions) -> int:
     else:
         _print_table(document)
     return 0
+
+
+def find_agents(path: Path, run: int | None) -> tuple[Config, list[int], list[Agent]]:
+    """What they were made with, which runs of the folder they are, and the agents themselves."""
+    alone = (path / META_FILE).is_file() and not RunFolder(path).config.is_file()
+    if alone:
+        agent = read_agent(path)
+        config, folder = config_of_policy(agent.meta), RunFolder(path)
+    else:
+        folder, config = RunFolder.open(path)
+    total = len(config.runs)
+    if run is not None:
+        require(0 <= run < total, "run", run, f"between 0 and {total - 1}")
+    wanted = list(range(total)) if run is None else [run]
+    return config, wanted, [agent] if alone else [read_agent(_agent_folder(folder, number)) for number in wanted]
 
 
 def _agent_folder(folder: RunFolder, run: int) -> Path:
