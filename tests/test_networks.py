@@ -16,7 +16,6 @@ from hyper_rl.networks import (
     adam_step,
     make_ensemble,
     make_mlp,
-    normalise_features,
     soft_update,
 )
 from hyper_rl.normalise import (
@@ -56,20 +55,6 @@ def test_forward_pass_with_layer_norm_by_hand() -> None:
     # The output layer itself is never normalised.
     out = two_layers(layer_norm=True)(array([1.0, 2.0], [2.0, -1.0]))
     np.testing.assert_allclose(np.asarray(out), [[2.0], [2.0]], atol=1e-5)
-
-
-def test_normalise_features_by_hand() -> None:
-    # (1, 2, 3, 6): mean 3, squares (4, 1, 0, 9) -> variance 14 / 4 = 3.5; divided by sqrt(3.5) = 1.8708287
-    # A constant row has variance 0 and becomes 0.
-    out = normalise_features(array([1.0, 2.0, 3.0, 6.0], [5.0, 5.0, 5.0, 5.0]))
-    by_hand = np.array([-2.0, -1.0, 0.0, 3.0]) / 1.8708287
-    np.testing.assert_allclose(np.asarray(out), [by_hand, np.zeros(4)], rtol=1e-5, atol=1e-6)
-
-
-def test_normalise_features_against_numpy() -> None:
-    x = np.random.default_rng(0).normal(1.0, 2.0, (16, 64))
-    expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(np.asarray(normalise_features(jnp.asarray(x, float))), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("sizes", [(4, 256, 256, 2), (1, 16, 1)])

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from hyper_rl.products import affine, affine_backward, affine_relu
+from hyper_rl.hidden_layers import hidden
+from hyper_rl.products import affine, affine_backward
 from hyper_rl.threefry import computed
 from hyper_rl.types import PyTree
 
@@ -47,10 +48,7 @@ class MLP(eqx.Module):
             inputs.append(x)
             if i == last:
                 return affine(x, weight, bias, full), tuple(inputs)
-            if self.layer_norm:
-                x = jax.nn.relu(normalise_features(affine(x, weight, bias).astype(full)).astype(x.dtype))
-            else:
-                x = affine_relu(x, weight, bias)
+            x = hidden(x, weight, bias, normalised=self.layer_norm)
         raise AssertionError("a network has at least one layer")
 
 
@@ -86,17 +84,6 @@ def make_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = Fa
 def make_ensemble(make: Callable[[PRNGKeyArray], MLP], key: PRNGKeyArray, members: int) -> MLP:
     """Independent members stacked on a leading axis: their layers become one batched product."""
     return jax.vmap(make)(jax.random.split(key, members))
-
-
-def normalise_features(x: Float[Array, "batch n"], eps: float = 1e-5) -> Float[Array, "batch n"]:
-    """Zero mean and unit variance over the features of each sample.
-
-    The variance is E[x^2] - E[x]^2, so that forward and backward pass each need a single reduction over the layer;
-    pre-activations have means of the order of their deviations, where this loses nothing that matters.
-    """
-    mean = x.mean(axis=-1, keepdims=True)
-    variance = jnp.maximum(jnp.square(x).mean(axis=-1, keepdims=True) - jnp.square(mean), 0.0)
-    return (x - mean) * jax.lax.rsqrt(variance + eps)
 
 
 class AdamState(NamedTuple):

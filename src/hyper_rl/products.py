@@ -72,52 +72,24 @@ def affine_backward(result: Any, saved: tuple[Array, Array], dy: Array) -> tuple
 _affine.defvjp(_affine_forward, affine_backward)
 
 
-def affine_relu(
-    x: Float[Array, "batch fan_in"], weight: Float[Array, "fan_in fan_out"], bias: Float[Array, " fan_out"]
-) -> Float[Array, "batch fan_out"]:
-    """max(x W + b, 0) in the number format of x."""
-    if backend.on_gpu() and weight.shape[0] <= THIN_INPUTS:
-        return _thin_relu(x, weight, bias)
-    return jax.nn.relu(affine(x, weight, bias))
-
-
-@jax.custom_vjp
-def _thin_relu(x: Array, weight: Array, bias: Array) -> Array:
-    """A few inputs are read faster than a whole layer: the backward pass computes again what was positive."""
-    return jax.nn.relu(affine(x, weight, bias))
-
-
-def _thin_relu_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    return _thin_relu(x, weight, bias), (x, weight, bias)
-
-
-def _thin_relu_backward(saved: tuple[Array, Array, Array], dy: Array) -> tuple[Array, Array, Array]:
-    x, weight, bias = saved
-    again = affine(_as_if_other(x, weight), weight, bias)
-    return affine_backward(None, (x, weight), jnp.where(again > 0, dy, jnp.zeros_like(dy)))
-
-
-_thin_relu.defvjp(_thin_relu_forward, _thin_relu_backward)
-
-
 def sum_over_inputs(
     x: Float[Array, "batch fan_in"], weight: Float[Array, "fan_in fan_out"], result: Any
 ) -> Float[Array, "batch fan_out"]:
     """Term by term, so that it fuses with what comes after it. The sum is in `result` or float32, never in bfloat16."""
-    wide = _wide(result)
-    x, weight = x.astype(wide), weight.astype(wide)
+    kind = wide(result)
+    x, weight = x.astype(kind), weight.astype(kind)
     terms = (x[:, i, None] * weight[None, i, :] for i in range(x.shape[1]))
-    return sum(terms, start=jnp.zeros((), wide)).astype(result)
+    return sum(terms, start=jnp.zeros((), kind)).astype(result)
 
 
 def sum_for_each_output(
     x: Float[Array, "batch fan_in"], weight: Float[Array, "fan_in fan_out"], result: Any
 ) -> Float[Array, "batch fan_out"]:
     """One reduction with a sum for each output, so that it fuses with what comes before it and reads that once."""
-    wide = _wide(result)
-    x, weight = x.astype(wide), weight.astype(wide)
+    kind = wide(result)
+    x, weight = x.astype(kind), weight.astype(kind)
     terms = tuple(x * weight[None, :, j] for j in range(weight.shape[1]))
-    zeros = tuple(jnp.zeros((), wide) for _ in terms)
+    zeros = tuple(jnp.zeros((), kind) for _ in terms)
     sums = jax.lax.reduce(terms, zeros, lambda a, b: tuple(i + j for i, j in zip(a, b, strict=True)), (1,))
     return jnp.stack(sums, axis=1).astype(result)
 
@@ -131,20 +103,21 @@ def slopes_of_few_inputs(
     look as if it were each network's own.
     """
     with_one = jnp.concatenate([x, jnp.ones((x.shape[0], 1), x.dtype)], axis=1)
-    both = _product(_as_if_other(with_one, weight), dy, _OVER_BATCH, weight.dtype)
+    both = _product(as_if_other(with_one, weight), dy, _OVER_BATCH, weight.dtype)
     return both[:-1], both[-1]
 
 
-def _as_if_other(x: Array, weight: Array) -> Array:
+def as_if_other(x: Array, weight: Array) -> Array:
     """x, but to the compiler something of the network: a choice between the two that always takes x.
 
-    The barrier keeps the compiler from seeing that it does, and so from using again what it has computed from x.
+    A barrier keeps the compiler from seeing that it does, and so from using again what it has computed from x.
     """
     never = jax.lax.optimization_barrier(jnp.zeros((), bool))
     return jnp.where(never, weight[0, 0].astype(x.dtype), x)
 
 
-def _wide(result: Any) -> Any:
+def wide(result: Any) -> Any:
+    """The number format for sums: never below float32."""
     return result if jnp.dtype(result).itemsize >= 4 else jnp.float32
 
 

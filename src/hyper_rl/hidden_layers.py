@@ -1,0 +1,153 @@
+"""A hidden layer: x W + b, where asked normalised over its units, then ReLU; with its derivative written out.
+
+The backward pass computes again what it needs to know of the forward pass instead of keeping it: whether a unit was
+positive, and a normalised unit's value. On a GPU, where memory traffic is what a step's time goes to, a layer of a few
+inputs (the first of every network for a small task) is computed again from those inputs, and is never read whole.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hyper_rl import backend
+from hyper_rl.products import THIN_INPUTS, affine, affine_backward, as_if_other, sum_over_inputs, wide
+
+EPSILON = 1e-5
+"""Added to the variance of a layer's units."""
+
+Layer = tuple[Array, Array, Array]
+"""x, W and b."""
+Column = Float[Array, "batch 1"]
+
+
+def hidden(
+    x: Float[Array, "batch fan_in"],
+    weight: Float[Array, "fan_in fan_out"],
+    bias: Float[Array, " fan_out"],
+    *,
+    normalised: bool,
+) -> Float[Array, "batch fan_out"]:
+    """In the number format of x."""
+    if backend.on_gpu() and weight.shape[0] <= THIN_INPUTS:
+        return _thin_normalised(x, weight, bias) if normalised else _thin(x, weight, bias)
+    product = affine(x, weight, bias)
+    return normalised_relu(product) if normalised else jax.nn.relu(product)
+
+
+def moments(units: Float[Array, "batch n"]) -> tuple[Column, Column]:
+    """Mean over the units of each sample, and one over their deviation.
+
+    The variance is E[x^2] - E[x]^2, so that one reduction over the layer is enough; pre-activations have means of the
+    order of their deviations, where this loses nothing that matters.
+    """
+    mean, square = _two_means(units, jnp.square(units))
+    return mean, _one_over_deviation(mean, square)
+
+
+def thin_moments(layer: Layer) -> tuple[Column, Column]:
+    """The same of a layer with few inputs, from those: its mean is linear in them and its mean square quadratic.
+
+    Written as sums, because products may be rounded to TF32, which a difference of two squares does not forgive.
+    """
+    x, weight, bias = (part.astype(wide(layer[0].dtype)) for part in layer)
+    inputs = jnp.concatenate([x, jnp.ones((x.shape[0], 1), x.dtype)], axis=1)
+    rows = jnp.concatenate([weight, bias[None]], axis=0)
+    squares = (rows[:, None, :] * rows[None, :, :]).mean(axis=2)
+    mean = (inputs * rows.mean(axis=1)[None]).sum(axis=1, keepdims=True)
+    square = (sum_over_inputs(inputs, squares, x.dtype) * inputs).sum(axis=1, keepdims=True)
+    return mean, _one_over_deviation(mean, square)
+
+
+def _two_means(one: Array, other: Array) -> tuple[Column, Column]:
+    """Over each sample. On a GPU written as one reduction: it would make two, and read the layer for each."""
+    if not backend.on_gpu():
+        return one.mean(axis=-1, keepdims=True), other.mean(axis=-1, keepdims=True)
+    zero = jnp.zeros((), one.dtype)
+    first, second = jax.lax.reduce((one, other), (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), (1,))
+    return first[:, None] / one.shape[1], second[:, None] / one.shape[1]
+
+
+def _one_over_deviation(mean: Column, square: Column) -> Column:
+    return jax.lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + EPSILON)
+
+
+def normalise_slopes(dy: Array, units: Array, scale: Column, mean: Column, along: Column) -> Array:
+    """Slopes in a layer before ReLU and normalisation, from `units`, the layer after its normalisation.
+
+    `mean` and `along` are the means over a sample of g and of g times the unit, with g = dy where a unit is positive.
+    """
+    return scale * (jnp.where(units > 0, dy, 0.0) - mean - units * along)
+
+
+@jax.custom_vjp
+def normalised_relu(units: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+    """max(units, 0) of units with mean 0 and variance 1 over each sample."""
+    return _normalised_relu_forward(units)[0]
+
+
+def _normalised_relu_forward(units: Array) -> tuple[Array, tuple[Array, Column, Column]]:
+    full = units.astype(wide(units.dtype))
+    mean, scale = moments(full)
+    return jax.nn.relu((full - mean) * scale).astype(units.dtype), (units, mean, scale)
+
+
+def _normalised_relu_backward(saved: tuple[Array, Column, Column], dy: Array) -> tuple[Array]:
+    # Behind a barrier, or the compiler would write the normalised layer down in the forward pass, to read it here.
+    units, (mean, scale) = saved[0], jax.lax.optimization_barrier(saved[1:])
+    normal, dy = (units.astype(mean.dtype) - mean) * scale, dy.astype(mean.dtype)
+    g = jnp.where(normal > 0, dy, 0.0)
+    sums = _two_means(g, g * normal)
+    return (normalise_slopes(dy, normal, scale, *sums).astype(units.dtype),)
+
+
+normalised_relu.defvjp(_normalised_relu_forward, _normalised_relu_backward)
+
+
+@jax.custom_vjp
+def _thin(x: Array, weight: Array, bias: Array) -> Array:
+    return jax.nn.relu(affine(x, weight, bias))
+
+
+def _thin_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, Layer]:
+    return _thin(x, weight, bias), (x, weight, bias)
+
+
+def _thin_backward(layer: Layer, dy: Array) -> Layer:
+    x, weight, _ = layer
+    return affine_backward(None, (x, weight), jnp.where(_again(layer) > 0, dy, jnp.zeros_like(dy)))
+
+
+_thin.defvjp(_thin_forward, _thin_backward)
+
+
+@jax.custom_vjp
+def _thin_normalised(x: Array, weight: Array, bias: Array) -> Array:
+    return _thin_normalised_forward(x, weight, bias)[0]
+
+
+def _thin_normalised_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Layer, Column, Column, Array]]:
+    layer = (x, weight, bias)
+    mean, scale = thin_moments(layer)
+    y = jax.nn.relu((affine(x, weight, bias).astype(mean.dtype) - mean) * scale).astype(x.dtype)
+    return y, (layer, mean, scale, y)
+
+
+def _thin_normalised_backward(saved: tuple[Layer, Column, Column, Array], dy: Array) -> Layer:
+    layer, mean, scale, y = saved
+    x, weight, _ = layer
+    dy = dy.astype(mean.dtype)
+    # y is there, being what the next layer reads, and says where g is dy and, wherever that is, what the unit is.
+    sums = _two_means(jnp.where(y > 0, dy, 0.0), dy * y.astype(mean.dtype))
+    units = (_again(layer).astype(mean.dtype) - mean) * scale
+    return affine_backward(None, (x, weight), normalise_slopes(dy, units, scale, *sums).astype(x.dtype))
+
+
+_thin_normalised.defvjp(_thin_normalised_forward, _thin_normalised_backward)
+
+
+def _again(layer: Layer) -> Array:
+    """The layer before its ReLU, so written that the compiler does not keep the one it has computed."""
+    x, weight, bias = layer
+    return affine(as_if_other(x, weight), weight, bias)

@@ -1,0 +1,87 @@
+"""Hidden layers: what they give, and that their written-out derivative is the one JAX would find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from hyper_rl import backend
+from hyper_rl.hidden_layers import EPSILON, hidden, normalised_relu
+from hyper_rl.networks import make_ensemble, make_mlp
+
+
+def plain(x: Array, weight: Array, bias: Array, *, normalised: bool) -> Array:
+    """As one would write it down."""
+    units = x @ weight + bias[None, :]
+    if normalised:
+        variance = jnp.square(units - units.mean(axis=1, keepdims=True)).mean(axis=1, keepdims=True)
+        units = (units - units.mean(axis=1, keepdims=True)) / jnp.sqrt(variance + EPSILON)
+    return jnp.maximum(units, 0.0)
+
+
+def draw(*shapes: tuple[int, ...]) -> list[Array]:
+    return [jax.random.normal(jax.random.key(i), shape, float) for i, shape in enumerate(shapes)]
+
+
+def test_normalised_units_by_hand() -> None:
+    # (1, 2, 3, 6): mean 3, squares (4, 1, 0, 9) -> variance 14 / 4 = 3.5; divided by sqrt(3.5) = 1.8708287
+    # A constant row has variance 0 and becomes 0.
+    out = normalised_relu(jnp.asarray([[1.0, 2.0, 3.0, 6.0], [5.0, 5.0, 5.0, 5.0]], float))
+    np.testing.assert_allclose(np.asarray(out), [[0.0, 0.0, 0.0, 3.0 / 1.8708287], [0.0] * 4], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
+@pytest.mark.parametrize("inputs", [6, 32])
+def test_values_and_slopes_are_the_automatic_ones(
+    inputs: int, normalised: bool, gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, so that nothing hides in rounding; six inputs take the way of thin layers on a GPU."""
+    with jax.enable_x64(True):
+        monkeypatch.setattr(backend, "on_gpu", lambda: gpu)
+        x, weight, bias, dy = draw((40, inputs), (inputs, 24), (24,), (40, 24))
+        np.testing.assert_allclose(
+            np.asarray(hidden(x, weight, bias, normalised=normalised)),
+            np.asarray(plain(x, weight, bias, normalised=normalised)),
+            rtol=1e-10, atol=1e-12,
+        )  # fmt: skip
+
+        def slopes(layer: Any) -> Any:
+            def loss(*given: Array) -> Array:
+                return (layer(*given, normalised=normalised) * dy).sum()
+
+            return jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(x, weight, bias)
+
+        for mine, automatic in zip(slopes(hidden), slopes(plain), strict=True):
+            np.testing.assert_allclose(np.asarray(mine), np.asarray(automatic), rtol=1e-8, atol=1e-10)
+
+
+def test_a_unit_at_exactly_zero_has_no_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    weight, bias = draw((3, 5))[0], jnp.zeros((5,), float)
+    slope = jax.grad(lambda x: hidden(x, weight, bias, normalised=False).sum())(jnp.zeros((2, 3), float))
+    np.testing.assert_array_equal(np.asarray(slope), 0.0)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["full", "half"])
+def test_normalised_networks_learn_the_same_on_either_device(half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Critics that share inputs, mapped as a step maps them."""
+    networks = make_ensemble(lambda k: make_mlp(k, (6, 32, 32, 1), layer_norm=True, half=half), jax.random.key(0), 2)
+    x, y = draw((64, 6), (64, 1))
+
+    def slopes() -> list[Array]:
+        def loss(some: Any) -> Array:
+            return jnp.square(jax.vmap(lambda network: network(x))(some) - y[None]).mean()
+
+        return jax.tree.leaves(jax.jit(jax.grad(loss))(networks))
+
+    here = slopes()
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    for one, other in zip(here, slopes(), strict=True):
+        apart = np.linalg.norm(np.asarray(one) - np.asarray(other)) / np.linalg.norm(np.asarray(one))
+        assert apart < (2e-2 if half else 1e-5)
