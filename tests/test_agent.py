@@ -17,6 +17,7 @@ from hyper_rl import Curiosity, Decouple, Exploit, Hyper
 from hyper_rl.acting import make_act
 from hyper_rl.bonuses.disagreement import Disagreement
 from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, StopAtSuccess
+from hyper_rl.cli.main import main
 from hyper_rl.errors import UserError
 from hyper_rl.learners.dqn import DQN
 from hyper_rl.learners.sac import SAC
@@ -220,3 +221,38 @@ def test_bad_input_gives_one_clear_line(make: Any, says: str) -> None:
     with pytest.raises(UserError) as caught:
         make()
     assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def maze() -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("hyper_rl/MediumMaze-Easy-v0")
+
+
+def in_centimetres() -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TransformObservation(maze(), lambda seen: 100 * seen, None)
+
+
+@pytest.mark.parametrize(
+    "env, learner, normalised",
+    [
+        ("hyper_rl/MediumMaze-Easy-v0", "td3", False),
+        (maze, "td3", False),
+        (maze(), "td3", False),
+        (in_centimetres, "td3", True),
+        (in_centimetres(), "td3", True),
+        (gymnasium.make("hyper_rl/Room-v0"), "tabular_q", False),
+        (gymnasium.wrappers.FlattenObservation(gymnasium.make("hyper_rl/Room-v0")), "dqn", True),
+    ],
+)
+def test_a_task_of_ours_is_ours_at_every_door_until_it_is_wrapped(
+    env: Any, learner: str, normalised: bool
+) -> None:
+    config = Hyper(env).config
+    assert (config.learner, config.normalise_observations) == (learner, normalised)
+
+
+def test_the_command_does_not_judge_what_it_cannot_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Hyper(gymnasium.make("Pendulum-v1"), bonus=MODELS, warmup=50, **SMALL)
+    agent.learn(100)
+    agent.save(tmp_path / "agent", policy_only=True)
+    assert main(["evaluate", str(tmp_path / "agent")]) == 2
+    assert "environment object (Pendulum-v1)" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from hyper_rl.threefry import computed, make_key
+from hyper_rl.threefry import make_key
 
 SEEDS = (0, 1, 12345, 2**32 - 1)
 DRAWS: dict[str, Callable[[Array], Array]] = {
@@ -23,7 +23,6 @@ DRAWS: dict[str, Callable[[Array], Array]] = {
     "bernoulli": lambda key: jax.random.bernoulli(key, 0.25, (50,)).astype(jnp.int32),
     "split": lambda key: jax.random.uniform(jax.random.split(key, 3)[2], (4,), dtype=float),
     "fold_in": lambda key: jax.random.uniform(jax.random.fold_in(key, 2**31 - 1), (4,), dtype=float),
-    "computed": lambda key: jax.random.uniform(computed(jax.random.split(key)[1]), (4,), dtype=float),
     "mapped": lambda key: jax.vmap(lambda k: jax.random.normal(k, (2,), dtype=float))(jax.random.split(key, 5)),
 }
 

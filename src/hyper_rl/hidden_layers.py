@@ -2,7 +2,7 @@
 
 The backward pass computes again what it needs to know of the forward pass instead of keeping it: whether a unit was
 positive, and a normalised unit's value. On a GPU, where memory traffic is what a step's time goes to, a layer of a few
-inputs (the first of every network for a small task) is computed again from those inputs, and is never read whole.
+inputs (the first of every network for a small task) is computed again from those inputs where it can be.
 """
 
 from __future__ import annotations
@@ -43,21 +43,23 @@ def moments(units: Float[Array, "batch n"]) -> tuple[Column, Column]:
     order of their deviations, where this loses nothing that matters.
     """
     mean, square = _two_means(units, jnp.square(units))
-    return mean, _one_over_deviation(mean, square)
+    return mean, _one_over_root(square - jnp.square(mean))
 
 
 def thin_moments(layer: Layer) -> tuple[Column, Column]:
-    """The same of a layer with few inputs, from those: its mean is linear in them and its mean square quadratic.
+    """The same of a layer with few inputs, from those: its mean is linear in them and its variance quadratic.
 
-    Written as sums, because products may be rounded to TF32, which a difference of two squares does not forgive.
+    Written as sums, because products may be rounded to TF32, which large terms that cancel do not forgive.
     """
     x, weight, bias = (part.astype(wide(layer[0].dtype)) for part in layer)
     inputs = jnp.concatenate([x, jnp.ones((x.shape[0], 1), x.dtype)], axis=1)
     rows = jnp.concatenate([weight, bias[None]], axis=0)
-    squares = (rows[:, None, :] * rows[None, :, :]).mean(axis=2)
-    mean = (inputs * rows.mean(axis=1)[None]).sum(axis=1, keepdims=True)
-    square = (sum_over_inputs(inputs, squares, x.dtype) * inputs).sum(axis=1, keepdims=True)
-    return mean, _one_over_deviation(mean, square)
+    row_means = rows.mean(axis=1)
+    rows = rows - row_means[:, None]
+    covariance = (rows[:, None, :] * rows[None, :, :]).mean(axis=2)
+    mean = (inputs * row_means[None]).sum(axis=1, keepdims=True)
+    variance = (sum_over_inputs(inputs, covariance, x.dtype) * inputs).sum(axis=1, keepdims=True)
+    return mean, _one_over_root(variance)
 
 
 def _two_means(one: Array, other: Array) -> tuple[Column, Column]:
@@ -69,8 +71,8 @@ def _two_means(one: Array, other: Array) -> tuple[Column, Column]:
     return first[:, None] / one.shape[1], second[:, None] / one.shape[1]
 
 
-def _one_over_deviation(mean: Column, square: Column) -> Column:
-    return jax.lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + EPSILON)
+def _one_over_root(variance: Column) -> Column:
+    return jax.lax.rsqrt(jnp.maximum(variance, 0.0) + EPSILON)
 
 
 def normalise_slopes(dy: Array, units: Array, scale: Column, mean: Column, along: Column) -> Array:

@@ -17,7 +17,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.hidden_layers import hidden
 from hyper_rl.products import affine, affine_backward
-from hyper_rl.threefry import computed
 from hyper_rl.types import PyTree
 
 
@@ -71,7 +70,7 @@ def make_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = Fa
     """`sizes` = (inputs, hidden..., outputs). One draw for all layers: each further one costs seconds to compile."""
     layers = list(pairwise(sizes))
     count = sum((m + 1) * n for m, n in layers)
-    drawn = jax.random.uniform(computed(key), (count,), minval=-1.0, maxval=1.0, dtype=float)
+    drawn = jax.random.uniform(key, (count,), minval=-1.0, maxval=1.0, dtype=float)
     weights, biases, used = [], [], 0
     for fan_in, fan_out in layers:
         here = drawn[used : used + (fan_in + 1) * fan_out].reshape(fan_in + 1, fan_out) * fan_in**-0.5

@@ -18,7 +18,7 @@ from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_task import spec_to_json
 from hyper_rl.envs.observation_reader import Reader, read_observations
-from hyper_rl.envs.registry import TaskEntry, entry_of_id, find_task, is_gymnasium_id
+from hyper_rl.envs.registry import TaskEntry, any_environment, entry_of_id, find_task, is_gymnasium_id
 from hyper_rl.envs.space_json import spaces_to_json
 from hyper_rl.errors import UserError, require_choice, require_count, require_probability
 from hyper_rl.learners.registry import LEARNERS
@@ -101,12 +101,18 @@ def choose_environment(name: str, source: EnvSource, entry: TaskEntry | None = N
     env = source.make()
     try:
         seen = env.spec
+        entry = entry or _entry_of(env.env, name)
         spaces = spaces_to_json(env.env.observation_space, env.env.action_space)
         reader = read_observations(env.env.observation_space)
     finally:
         env.close()
-    entry = entry or entry_of_id(name)
     return TaskChoice(name, entry, seen.task, seen.horizon, dict(source.kwargs), source, spaces, reader)
+
+
+def _entry_of(env: Any, name: str) -> TaskEntry:
+    """For an environment that was given: one of ours is ours as long as nothing is wrapped around it."""
+    bare = env.spec is not None and not env.spec.additional_wrappers
+    return entry_of_id(env.spec.id) if bare else any_environment(name)
 
 
 def _make(name: str, entry: TaskEntry, options: Mapping[str, Any]) -> Any:

@@ -14,6 +14,8 @@ import numpy as np
 from jax.extend import random as extend_random
 from jaxtyping import Array, PRNGKeyArray, UInt32
 
+from hyper_rl import backend
+
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 
@@ -22,6 +24,10 @@ Words = UInt32[Array, "..."]
 
 def threefry_2x32(key: UInt32[Array, "2"], x0: Words, x1: Words) -> tuple[Words, Words]:
     """Twenty rounds of Threefry-2x32 on every pair of words."""
+    if not backend.on_gpu():
+        # The key is computed before it is used. Otherwise the compiler puts the cipher that made it into this one, for
+        # every use; jax 0.11 and 0.12 then compile for hours what 0.10 compiles in a second. GPUs have no such trouble.
+        key = jax.lax.optimization_barrier(key)
     k0, k1 = key[0], key[1]
     schedule = (k0, k1, k0 ^ k1 ^ PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
@@ -91,13 +97,3 @@ def seed_of(key: PRNGKeyArray) -> UInt32[Array, ""]:
 def key_of(seed: UInt32[Array, ""]) -> PRNGKeyArray:
     """`make_key(seed)` for a seed that is computed on the device."""
     return jax.random.wrap_key_data(jnp.stack([jnp.zeros_like(seed), seed], axis=-1), impl=FLAT_THREEFRY)
-
-
-def computed(key: PRNGKeyArray) -> PRNGKeyArray:
-    """The same key, computed before it is used.
-
-    Otherwise a compiler may put the cipher that made the key inside the one that uses it, once for each of its uses;
-    jax 0.11 on a CPU then compiles an ensemble's first weights for longer than anyone waits.
-    """
-    words = jax.lax.optimization_barrier(jax.random.key_data(key))
-    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))

@@ -101,6 +101,11 @@ def _agent_folder(folder: RunFolder, run: int) -> Path:
 def where_to_judge(config: Config, backend: str | None, env_module: str | None) -> TaskChoice:
     """The task the agents were trained on, or the same task on another backend."""
     host = config.host
+    if host is not None and host["given"]:
+        raise UserError(
+            f"env: the agent was trained on an environment object ({config.task}), which no name leads back to; "
+            "judge it in Python: load(..., env=...).evaluate()"
+        )
     trained_on = "jax" if host is None else "mujoco"
     chosen = backend or trained_on
     same = (chosen == "jax") == (host is None)

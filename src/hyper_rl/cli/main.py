@@ -11,7 +11,7 @@ USAGE = """usage: hyper-rl COMMAND ...
 Curiosity-driven exploration that needs no tuning of beta.
 
   train TASK     train one method on a task, over seeds and betas as one program
-  evaluate RUN   judge the saved agents of a run folder on fresh episodes
+  evaluate RUN   judge the saved agents of a run folder, or one agent, on fresh episodes
   tasks          list the tasks
   check-env ID   look at a Gymnasium environment before training on it
   render RUN     a moving picture of a trained agent

@@ -95,6 +95,10 @@ def _lent(gymnasium: Any) -> Callable[[Any, Callable[[], None]], Any]:
             super().__init__(env)
             self._give_back = give_back
 
+        @property
+        def spec(self) -> Any:
+            return self.env.spec  # of what was given: this wrapper is nothing that anybody asked for
+
         def close(self) -> None:
             self._give_back()
 

@@ -97,8 +97,12 @@ def is_gymnasium_id(name: str) -> bool:
 def entry_of_id(name: str) -> TaskEntry:
     """For a Gymnasium id: that of our task where it is one of ours, so that either name means the same settings."""
     for entry in TASKS.values():
-        if entry.gym_id == name:
+        if entry.gym_id == name.rpartition(":")[2]:  # what stands before a colon is a module to import
             return replace(entry, make=None, listed=False)
+    return any_environment(name)
+
+
+def any_environment(name: str) -> TaskEntry:
     return TaskEntry(None, "a Gymnasium environment", "", "", 1_000_000, listed=False, gym_id=name)
 
 

@@ -29,7 +29,6 @@ from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, so
 from hyper_rl.observations import feature_size, features
 from hyper_rl.optimisers import RMSpropState, rmsprop_init, rmsprop_step
 from hyper_rl.products import affine
-from hyper_rl.threefry import computed
 from hyper_rl.types import Transition
 
 TANH_WIDTH = 64
@@ -251,7 +250,7 @@ def optimise(
 def make_unit_rows_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], *, layer_norm: bool = False) -> MLP:
     """Gaussian weights, those into one unit scaled to norm 1, and no bias."""
     layers = list(pairwise(sizes))
-    drawn = jax.random.normal(computed(key), (sum(m * n for m, n in layers),), dtype=float)
+    drawn = jax.random.normal(key, (sum(m * n for m, n in layers),), dtype=float)
     weights, used = [], 0
     for fan_in, fan_out in layers:
         here = drawn[used : used + fan_in * fan_out].reshape(fan_in, fan_out)

@@ -140,8 +140,9 @@ class SAC(eqx.Module):
         temperature = jnp.exp(state.log_temperature)
 
         next_action, next_log_prob = sample(state.actor, batch.next_observation, next_noise)
-        next_values = critic_values(state.critics_target, batch.next_observation, next_action).min(axis=0)
-        targets = td_target(rewards, batch.terminated, next_values - temperature * next_log_prob, self.gamma)
+        next_values = critic_values(state.critics_target, batch.next_observation, next_action)
+        smaller = jax.lax.optimization_barrier(next_values).min(axis=0)  # as in TD3
+        targets = td_target(rewards, batch.terminated, smaller - temperature * next_log_prob, self.gamma)
         loss, grads = jax.value_and_grad(critic_loss)(state.critics, batch.observation, batch.action, targets)
         critics, critics_optimiser = adam_step(state.critics, grads, state.critics_optimiser, self.lr)
 
