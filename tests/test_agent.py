@@ -243,9 +243,7 @@ def in_centimetres() -> gymnasium.Env[Any, Any]:
         (gymnasium.wrappers.FlattenObservation(gymnasium.make("hyper_rl/Room-v0")), "dqn", True),
     ],
 )
-def test_a_task_of_ours_is_ours_at_every_door_until_it_is_wrapped(
-    env: Any, learner: str, normalised: bool
-) -> None:
+def test_a_task_of_ours_is_ours_at_every_door_until_it_is_wrapped(env: Any, learner: str, normalised: bool) -> None:
     config = Hyper(env).config
     assert (config.learner, config.normalise_observations) == (learner, normalised)
 
