@@ -84,8 +84,8 @@ def test_train_help_shows_every_hyper_parameter_and_the_defaults_of_the_preset(
     assert shown["robust"].splitlines()[0].endswith(" TASK")
     for option in ("--td3.tau", "--tabular-q.step-size", "--disagreement.share", "--room.subgoal", "--eval-every"):
         assert option in shown["robust"]
-    rates = [re.search(r"--disagreement\.lr.*?default: ([\d.e-]+)", shown[name], re.DOTALL) for name in shown]
-    assert [rate and rate.group(1) for rate in rates] == ["0.0001", "0.001"], "learning rate of the models"
+    rates = [re.search(r"--rnd\.lr.*?default: ([\d.e-]+)", shown[name], re.DOTALL) for name in shown]
+    assert [rate and rate.group(1) for rate in rates] == ["0.0001", "0.001"], "learning rate of RND"
 
 
 def test_tasks_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
