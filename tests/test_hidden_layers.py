@@ -84,4 +84,4 @@ def test_normalised_networks_learn_the_same_on_either_device(half: bool, monkeyp
     monkeypatch.setattr(backend, "on_gpu", lambda: True)
     for one, other in zip(here, slopes(), strict=True):
         apart = np.linalg.norm(np.asarray(one) - np.asarray(other)) / np.linalg.norm(np.asarray(one))
-        assert apart < (2e-2 if half else 1e-5)
+        assert apart < (8e-3 if half else 1e-6)  # twice and five times what it is; bfloat16 rounds to 4e-3

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from hyper_rl import threefry
 from hyper_rl.threefry import make_key
 
 SEEDS = (0, 1, 12345, 2**32 - 1)
@@ -29,7 +30,11 @@ DRAWS: dict[str, Callable[[Array], Array]] = {
 
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("draw", DRAWS)
-def test_equals_jaxs_default(draw: str, x64: bool) -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_equals_jaxs_default(draw: str, x64: bool, nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if nested and threefry.NEVER_NESTED:
+        pytest.skip("what this jax cannot compile")
+    monkeypatch.setattr(threefry, "NEVER_NESTED", not nested)
     with jax.enable_x64(x64):
         for seed in SEEDS:
             mine, theirs = (jax.jit(DRAWS[draw])(key) for key in (make_key(seed), jax.random.key(seed)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyper_rl.config import Config, check_precision
+from hyper_rl.config import Config, check_precision, require_named_task
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError
 from hyper_rl.settings import TaskChoice, choose_task
@@ -51,11 +51,7 @@ class SavedAgent:
     def choose_task(self) -> TaskChoice:
         """The task of the configuration, made again by its name."""
         host = self.config.host
-        if host is not None and host["given"]:
-            raise UserError(
-                f"env: the agent was trained on an environment object ({self.config.task}), which no name leads back "
-                "to; give it with load(..., env=...)"
-            )
+        require_named_task(self.config, "give it with load(..., env=...)")
         return choose_task(
             self.config.task,
             backend="jax" if host is None else "gymnasium",
@@ -111,7 +107,7 @@ def read_saved(path: Path) -> SavedAgent:
     folder = RunFolder(path)
     meta = agent.meta
     if not folder.config.is_file():
-        config = config_of_policy(meta)
+        config = _config_of_policy(meta)
         return SavedAgent(path, agent, config, False, meta["step"], 0, [])
     config = Config.from_json(folder.config.read_text(), str(folder.config))
     columns = folder.read_curve()
@@ -119,7 +115,7 @@ def read_saved(path: Path) -> SavedAgent:
     return SavedAgent(path, agent, config, True, meta["step"], len(rows), rows)
 
 
-def config_of_policy(meta: dict[str, Any]) -> Config:
+def _config_of_policy(meta: dict[str, Any]) -> Config:
     """Enough of a configuration to know the task: a policy alone does not go on learning."""
     return Config(
         task=meta["task"],

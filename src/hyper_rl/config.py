@@ -182,6 +182,12 @@ def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | N
     return made
 
 
+def require_named_task(config: Config, instead: str) -> None:
+    """Refuse what was made on an environment object: a folder holds a name for it, but nothing to make it from."""
+    if config.host is not None and config.host["given"]:
+        raise UserError(f"env: made on an environment object ({config.task}), which no name leads back to; {instead}")
+
+
 def make_learner(name: str, options: Mapping[str, Any], normalise_observations: bool) -> Learner:
     made: Learner = _with_options(name, LEARNERS[name], options)
     return Normalised(made) if normalise_observations else made

@@ -2,8 +2,8 @@
 
 `paper` is the paper as this project reads it. `robust` (the default) keeps the method and changes what keeps an
 optimiser from following it at extreme beta, or on a task in unusual units: LayerNorm in the critics, models that
-predict normalised changes, learners that see normalised observations (but where a task's are of order one: in mazes),
-a bonus that pays nothing on average, and an explorer's reward brought to unit scale. `minigrid` has the networks and
+predict normalised changes, learners that see normalised observations (except in mazes, where they are of order one), a
+bonus that pays nothing on average, and an explorer's reward brought to unit scale. `minigrid` has the networks and
 optimisers of the discrete experiments (appendix A.5, which takes them from LESSON), with a loss, a discount and a
 centred bonus that learn there. Tables need none of that: for `tabular_q` all presets are the same.
 """

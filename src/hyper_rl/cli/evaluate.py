@@ -12,9 +12,9 @@ import jax
 import numpy as np
 import tyro
 
-from hyper_rl.agent_store import config_of_policy
+from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
-from hyper_rl.config import Config, make_task
+from hyper_rl.config import Config, make_task, require_named_task
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
@@ -74,38 +74,27 @@ def run_evaluate(options: EvaluateOptions) -> int:
 
 def find_agents(path: Path, run: int | None) -> tuple[Config, list[int], list[Agent]]:
     """What they were made with, which runs of the folder they are, and the agents themselves."""
-    alone = (path / META_FILE).is_file() and not RunFolder(path).config.is_file()
-    if alone:
-        agent = read_agent(path)
-        config, folder = config_of_policy(agent.meta), RunFolder(path)
-    else:
-        folder, config = RunFolder.open(path)
+    one = read_saved(path) if (path / META_FILE).is_file() else None
+    config = RunFolder.open(path)[1] if one is None else one.config
     total = len(config.runs)
     if run is not None:
         require(0 <= run < total, "run", run, f"between 0 and {total - 1}")
     wanted = list(range(total)) if run is None else [run]
-    return config, wanted, [agent] if alone else [read_agent(_agent_folder(folder, number)) for number in wanted]
+    return config, wanted, [one.agent] if one is not None else [_read(RunFolder(path), number) for number in wanted]
 
 
-def _agent_folder(folder: RunFolder, run: int) -> Path:
-    """Of a run folder, or of a folder that an agent object has saved, which is its own agent folder."""
-    if (folder.path / META_FILE).is_file():
-        return folder.path
+def _read(folder: RunFolder, run: int) -> Agent:
     if not folder.agent(run).is_dir():
         raise UserError(
             f"run: {folder.path} has no agent of run {run} yet; finish it with: hyper-rl train --resume {folder.path}"
         )
-    return folder.agent(run)
+    return read_agent(folder.agent(run))
 
 
 def where_to_judge(config: Config, backend: str | None, env_module: str | None) -> TaskChoice:
     """The task the agents were trained on, or the same task on another backend."""
     host = config.host
-    if host is not None and host["given"]:
-        raise UserError(
-            f"env: the agent was trained on an environment object ({config.task}), which no name leads back to; "
-            "judge it in Python: load(..., env=...).evaluate()"
-        )
+    require_named_task(config, "judge it in Python: hyper_rl.load(FOLDER, env=...).evaluate()")
     trained_on = "jax" if host is None else "mujoco"
     chosen = backend or trained_on
     same = (chosen == "jax") == (host is None)

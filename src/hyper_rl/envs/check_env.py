@@ -207,7 +207,7 @@ def _observation_scale(trials: list[Trial]) -> Finding:
     reasons = _uneven({index: scale for index, scale in enumerate(scales) if not scale.still and not scale.switch})
     never = f"never changed: dimension{'s' if len(still) > 1 else ''} {_shortly(still)}" if still else ""
     if reasons:
-        advice = "--normalise-observations is advised (on under robust, but in mazes)"
+        advice = "--normalise-observations is advised (on under robust, except in mazes)"
         says = f"{', '.join(reasons)}: {advice}{'; ' if still else ''}{never}"
         return Finding("observations", "note", says, data)
     return Finding("observations", "note" if still else "ok", never or "all dimensions are of a fair size", data)

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from hyper_rl.envs.base import Box, TaskSpec
 from hyper_rl.errors import require, require_count, require_finite, require_positive
 from hyper_rl.learners.base import UpdateInfo, require_continuous
-from hyper_rl.learners.td3 import critic_loss, critic_values, td_target
+from hyper_rl.learners.td3 import critic_loss, smaller_value, td_target
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
 from hyper_rl.types import Transition
 
@@ -120,7 +120,7 @@ class SAC(eqx.Module):
         Critics learn soft values: the entropy that later steps earn is in them, weighted by the temperature.
         """
         action = jnp.tanh(gaussian(state.actor, observation[None, :])[0])
-        return critic_values(state.critics, observation[None, :], action).min(axis=0)[0]
+        return smaller_value(state.critics, observation[None, :], action)[0]
 
     def policy(self, state: SACState) -> SACPolicy:
         return SACPolicy(state.actor, state.critics)
@@ -140,9 +140,8 @@ class SAC(eqx.Module):
         temperature = jnp.exp(state.log_temperature)
 
         next_action, next_log_prob = sample(state.actor, batch.next_observation, next_noise)
-        next_values = critic_values(state.critics_target, batch.next_observation, next_action)
-        smaller = jax.lax.optimization_barrier(next_values).min(axis=0)  # as in TD3
-        targets = td_target(rewards, batch.terminated, smaller - temperature * next_log_prob, self.gamma)
+        next_value = smaller_value(state.critics_target, batch.next_observation, next_action)
+        targets = td_target(rewards, batch.terminated, next_value - temperature * next_log_prob, self.gamma)
         loss, grads = jax.value_and_grad(critic_loss)(state.critics, batch.observation, batch.action, targets)
         critics, critics_optimiser = adam_step(state.critics, grads, state.critics_optimiser, self.lr)
 
@@ -205,7 +204,7 @@ def actor_loss(
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """Mean over the batch of alpha log pi(a | s) - min_j Q_j(s, a), and the log-densities."""
     actions, log_prob = sample(actor, observations, noise)
-    values = critic_values(critics, observations, actions).min(axis=0)
+    values = smaller_value(critics, observations, actions)
     return (temperature * log_prob - values).mean(), log_prob
 
 

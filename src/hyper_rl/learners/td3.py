@@ -138,10 +138,8 @@ class TD3(eqx.Module):
         noise = self.target_noise * jax.random.normal(key, batch.action.shape, dtype=float)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
         next_action = jnp.clip(policy_action(state.actor_target, batch.next_observation) + noise, -1.0, 1.0)
-        next_values = critic_values(state.critics_target, batch.next_observation, next_action)
-        # Both are there before the smaller is taken: a GPU would otherwise compute them in one thread a row.
-        smaller = jax.lax.optimization_barrier(next_values).min(axis=0)
-        targets = td_target(rewards, batch.terminated, smaller, self.gamma)
+        next_value = smaller_value(state.critics_target, batch.next_observation, next_action)
+        targets = td_target(rewards, batch.terminated, next_value, self.gamma)
 
         loss, grads = jax.value_and_grad(critic_loss)(state.critics, batch.observation, batch.action, targets)
         critics, critics_optimiser = adam_step(state.critics, grads, state.critics_optimiser, self.lr)
@@ -172,6 +170,13 @@ def critic_values(
     """Both critics as one batched product per layer."""
     inputs = jnp.concatenate([observations, actions], axis=-1)
     return jax.vmap(lambda critic: critic(inputs)[:, 0])(critics)
+
+
+def smaller_value(
+    critics: MLP, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]
+) -> Float[Array, " batch"]:
+    """Of both critics; both are there before it is taken: a GPU would otherwise compute them in one thread a row."""
+    return jax.lax.optimization_barrier(critic_values(critics, observations, actions)).min(axis=0)
 
 
 def td_target(

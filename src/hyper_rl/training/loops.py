@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hyper_rl.config import Config
+from hyper_rl.config import Config, require_named_task
 from hyper_rl.envs.host_env import EnvSource
-from hyper_rl.errors import UserError
 from hyper_rl.training.device_loop import DeviceLoop
 from hyper_rl.training.host_loop import HostLoop
 from hyper_rl.training.loop import Loop
@@ -29,11 +28,7 @@ def env_source(config: Config, module: str | None = None) -> EnvSource:
     """The environments that the configuration names."""
     host = config.host
     assert host is not None
-    if host["given"]:
-        raise UserError(
-            f"task: the run was made on an environment object ({config.task}), which no name leads back to; "
-            "go on from Python: hyper_rl.load(FOLDER, env=...)"
-        )
+    require_named_task(config, "go on from Python: hyper_rl.load(FOLDER, env=...)")
     return EnvSource(
         env_id=host["env_id"],
         kwargs=config.task_options,
