@@ -3,7 +3,8 @@
     python benchmarks/compare_runs.py results/mediummaze-easy/hyper-paper results/mediummaze-easy/curiosity-paper
 
 Seeds are resampled within each beta and method (a stratified bootstrap), so beta is treated as fixed. `--at STEP`
-compares the curves at one step instead of the final results, for runs that were stopped early.
+compares the curves at one step instead of the final results, for runs that were stopped early; `--whole-curve` compares
+the mean over all evaluations (up to that step).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from hyper_rl.training.run_folder import LAST_EVALUATIONS, RunFolder
 RESAMPLES = 10_000
 
 
-def success_by_beta(path: Path, at: int | None) -> dict[float, np.ndarray]:
-    """Final success of every run, grouped by beta; or the mean of the last five evaluations up to `at`."""
+def success_by_beta(path: Path, at: int | None, whole_curve: bool = False) -> dict[float, np.ndarray]:
+    """Success of every run, grouped by beta: mean of the last five evaluations up to `at`, or of all of them."""
     curve = RunFolder(path).read_curve()
     step = at if at is not None else int(curve["step"].max())
     grouped: dict[float, list[float]] = {}
     for run in np.unique(curve["run"]):
         mine = (curve["run"] == run) & (curve["step"] <= step)
-        grouped.setdefault(float(curve["beta"][mine][0]), []).append(
-            float(curve["success"][mine][-LAST_EVALUATIONS:].mean())
-        )
+        success = curve["success"][mine]
+        judged = success if whole_curve else success[-LAST_EVALUATIONS:]
+        grouped.setdefault(float(curve["beta"][mine][0]), []).append(float(judged.mean()))
     return {beta: np.array(values) for beta, values in grouped.items()}
 
 
@@ -58,10 +59,13 @@ def main() -> None:
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
     parser.add_argument("--at", type=int, default=None)
+    parser.add_argument("--whole-curve", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    document = compare(success_by_beta(args.first, args.at), success_by_beta(args.second, args.at), args.seed)
-    print(json.dumps({"runs": [args.first.name, args.second.name], "at": args.at, **document}))
+    first, second = (success_by_beta(path, args.at, args.whole_curve) for path in (args.first, args.second))
+    document = compare(first, second, args.seed)
+    how = {"at": args.at, "whole_curve": args.whole_curve}
+    print(json.dumps({"runs": [args.first.name, args.second.name], **how, **document}))
 
 
 if __name__ == "__main__":

@@ -162,6 +162,29 @@ def test_the_next_study_is_asked_where_the_first_lacks_the_runs() -> None:
     assert (verdict.word, verdict.study) == ("reproduced", "figure-5")
 
 
+def test_the_study_of_the_mazes_stands_in_for_the_figures_and_says_how_long_it_is() -> None:
+    mazes = [run for run in comparison("figure-8", True).runs if "Maze" in run.config.task]
+    verdict = judge(BY_ID["hyper-all-mazes"], [make_study("mazes", mazes)])
+    assert (verdict.word, verdict.study, verdict.note) == ("reproduced", "mazes", "in half the paper's steps")
+    preferred = judge(BY_ID["hyper-all-mazes"], [make_study("mazes", mazes), comparison("figure-8", True)])
+    assert (preferred.study, preferred.note) == ("figure-8", "")
+
+
+def test_sweeps_of_the_mazes_are_judged_while_tasks_without_one_are_missing() -> None:
+    runs = [
+        make_run(task, method, beta, seed, result(level if beta < 1 or method == "hyper" else 0.0))
+        for task in ("MediumMaze-Medium", "LargeMaze-Medium")
+        for method, level in (("hyper", 0.9), ("curiosity", 0.6), ("decouple", 0.5))
+        for beta in (0.1, 1.0, 10.0)
+        for seed in range(5)
+    ]
+    runs += [make_run("LargeMaze-Hard", "hyper", 1.0, seed, result(0.0)) for seed in range(5)]
+    begun = dataclasses.replace(make_study("mazes", runs), missing=("LargeMaze-Easy-hyper-paper",))
+    assert judge(BY_ID["hyper-more-robust"], [begun]).word == "reproduced"
+    half = dataclasses.replace(begun, missing=("LargeMaze-Medium-decouple-paper",))
+    assert judge(BY_ID["hyper-more-robust"], [half]).note == "mazes: LargeMaze-Medium-decouple-paper is not finished"
+
+
 def test_claims_are_about_the_paper_and_not_about_the_robust_preset() -> None:
     robust = [make_run("Room", "hyper", 1.0, seed, result(0.0), preset="robust") for seed in range(5)]
     paper = [make_run("Room", "hyper", 1.0, seed, result(1.0)) for seed in range(5)]

@@ -176,8 +176,8 @@ def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndar
 
 def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, under: int, **how: Any) -> None:
     """`under`: how many lines are drawn after this one. It is the wider for it, so that equal curves all show."""
-    width = 1.5 + 1.1 * min(under, 4)
-    size = 3.5 + 1.5 * min(under, 4)
+    width = 1.4 + 0.7 * min(under, 4)
+    size = 3.5 + min(under, 4)
     axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=width, markersize=size, **how)
 
 

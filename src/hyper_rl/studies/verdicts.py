@@ -23,6 +23,8 @@ from hyper_rl.studies.store import StudyResult
 Outcome = Literal["holds", "fails", "open"]
 Word = Literal["reproduced", "not reproduced", "contradicted", "not run"]
 NEEDED_SCALE = "paper"
+REMARKS = {"mazes": "in half the paper's steps"}
+"""What has to be said with every verdict from a study."""
 ROUNDING = 1e-9
 """Sums of floats miss a threshold by less than this."""
 
@@ -69,7 +71,7 @@ class Verdict:
     claim: Claim
     word: Word
     note: str
-    """Why it was not run; else empty."""
+    """Why it was not run, or what to know of the study that was."""
     checks: tuple[Check, ...] = ()
     study: str = ""
     folder: Path | None = None
@@ -170,7 +172,7 @@ def judge(claim: Claim, studies: Sequence[StudyResult]) -> Verdict:
             except NotRun as missing:
                 notes.append(f"{name}: {missing}")
                 continue
-            return Verdict(claim, conclude(checks), "", checks, study.name, study.folder)
+            return Verdict(claim, conclude(checks), REMARKS.get(study.name, ""), checks, study.name, study.folder)
     return Verdict(claim, "not run", "; ".join(dict.fromkeys(notes)))
 
 
