@@ -148,6 +148,24 @@ def test_two_halves_give_the_same_bytes(
 
 
 @pytest.mark.long
+def test_chosen_groups_come_first_and_the_others_when_asked_for(undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = run_study(STUDY, "paper", out, stream=io.StringIO(), only=["*-decouple*", NAMES[1]])
+    assert first.computed == (NAMES[1],) and not (out / "results.csv").exists()
+    assert read_study(out).missing == (NAMES[0], NAMES[2])
+    again = run_study(STUDY, "paper", out, stream=io.StringIO(), only=["*-decouple*"])
+    assert again.computed == () and not (out / "results.csv").exists()
+    assert run(out).computed == (NAMES[0], NAMES[2])
+    assert (out / "results.csv").read_bytes() == (undisturbed / "results.csv").read_bytes()
+    assert not (out / "locks").exists()
+
+
+def test_a_choice_that_fits_nothing_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"only: got 'Maze\*', must fit the name of a group, as 'Room-hyper"):
+        run_study(STUDY, "paper", tmp_path / "out", stream=io.StringIO(), only=[NAMES[0], "Maze*"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_smaller_groups_give_the_same_numbers(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,12 +231,19 @@ def test_the_command_lists_plans_and_reports(
     assert {"study", "title", "description", "scales"} == set(listed[0])
     assert main(["study", "figure-1", "--plan"]) == 0
     assert "4 groups, 200 runs, 200,000,000 run-steps" in capsys.readouterr().out
+    assert main(["study", "figure-1", "--plan", "--only", "*hyper*", "*decouple*"]) == 0
+    assert "2 groups, 100 runs, 100,000,000 run-steps" in capsys.readouterr().out
+    assert main(["study", "table-2", "--plan", "--only", "x"]) == 2
+    assert "only: got ('x',), must be left out for table-2" in capsys.readouterr().err
     file = tmp_path / "small.toml"
     file.write_text(TEXT)
     assert main(["study", str(file), "--out", str(undisturbed), "--no-figures", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["runs"] == 12 and said["rows"][0]["runs"] == 4
-    assert said["groups_computed"] == [] and said["figures"] == []
+    assert said["groups_computed"] == said["groups_missing"] == [] and said["figures"] == []
+    part = tmp_path / "part"
+    assert main(["study", str(file), "--out", str(part), "--no-figures", "--only", NAMES[1]]) == 0
+    assert "groups not computed yet: 2; the same command without --only goes on with them" in capsys.readouterr().out
 
 
 # kill -9

@@ -17,7 +17,7 @@ from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.studies.computed import computed_studies
 from hyper_rl.studies.plan import plan_study
 from hyper_rl.studies.ray_runner import Cluster, run_study_on_ray
-from hyper_rl.studies.runner import run_study
+from hyper_rl.studies.runner import choose, run_study
 from hyper_rl.studies.store import StudyResult, read_study
 from hyper_rl.studies.study_file import SCALES, StudyFile, builtin_studies, find_study, parse_study
 from hyper_rl.training.trainer import Saving
@@ -37,6 +37,8 @@ class StudyOptions:
     """List the studies that come with the package."""
     plan: bool = False
     """Only check the study and show its groups."""
+    only: tuple[str, ...] = ()
+    """Compute these groups alone (names as --plan shows them, * for any letters); the others stay for another time."""
     env_workers: int = 0
     """Processes for slow environments; 0: in this one."""
     checkpoint_seconds: float = 60.0
@@ -62,6 +64,7 @@ def run_study_command(options: StudyOptions) -> int:
         raise UserError("study: missing; name one (see: hyper-rl study --list) or give the path of a .toml file")
     if options.study in (computed := computed_studies()):
         require(options.ray is None, "ray", options.ray, f"left out for {options.study}, which trains nothing")
+        require(not options.only, "only", options.only, f"left out for {options.study}, which has no groups")
         return run_computed_command(computed[options.study], options.scale, options.out, plan=options.plan,
                                     figures=options.figures, as_json=options.json)  # fmt: skip
     study = find_study(options.study)
@@ -74,7 +77,8 @@ def run_study_command(options: StudyOptions) -> int:
     if options.ray is not None:
         cluster = Cluster(options.ray, options.ray_cpus, options.ray_gpus)
         run = partial(run_study_on_ray, cluster=cluster)
-    outcome = run(study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr)
+    outcome = run(study, options.scale, options.out, saving=saving, env_workers=options.env_workers, stream=sys.stderr,
+                  only=options.only)  # fmt: skip
     result = read_study(options.out)
     figures = draw_if_possible(result, options.out / "figures") if options.figures else []
     rows = table_rows(result)
@@ -87,6 +91,7 @@ def run_study_command(options: StudyOptions) -> int:
                     "folder": str(options.out),
                     "runs": len(result.runs),
                     "groups_computed": list(outcome.computed),
+                    "groups_missing": list(result.missing),
                     "figures": [path.name for path in figures],
                     "rows": rows,
                 }
@@ -94,6 +99,8 @@ def run_study_command(options: StudyOptions) -> int:
         )
     else:
         _print(result, rows, options.out)
+        if result.missing:
+            print(f"groups not computed yet: {len(result.missing)}; the same command without --only goes on with them")
         if figures:
             print(f"figures: {options.out / 'figures'} ({len(figures)} files)")
     return 0
@@ -160,7 +167,7 @@ def _list(as_json: bool) -> int:
 
 
 def _show_plan(study: StudyFile, options: StudyOptions) -> int:
-    groups = plan_study(study, options.scale)
+    groups = choose(plan_study(study, options.scale), options.only)
     total = sum(group.run_steps for group in groups)
     runs = sum(len(group.config.runs) for group in groups)
     if options.json:

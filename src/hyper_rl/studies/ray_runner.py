@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from hyper_rl.allocator import keep_freed_memory
 from hyper_rl.errors import UserError, missing_extra, require, require_count
 from hyper_rl.studies.group_lock import holder, try_lock
 from hyper_rl.studies.plan import Group, plan_study
-from hyper_rl.studies.runner import Outcome, interrupted, run_group, settle
+from hyper_rl.studies.runner import Outcome, choose, interrupted, only_words, run_group, settle
 from hyper_rl.studies.study_file import StudyFile
 from hyper_rl.studies.study_folder import StudyFolder, is_done, open_study
 from hyper_rl.studies.study_progress import StudyProgress
@@ -99,6 +99,7 @@ def run_study_on_ray(
     saving: Saving = Saving(),
     env_workers: int = 0,
     stream: TextIO | None = None,
+    only: Sequence[str] = (),
 ) -> Outcome:
     """`run_study`, with the groups on the workers of a cluster. This process computes nothing and needs no device."""
     cluster.check()
@@ -108,16 +109,18 @@ def run_study_on_ray(
     with ExitStack() as stack:
         # Before anything is computed here: starting a cluster forks, which JAX does not take once it has threads.
         resources = stack.enter_context(_connected(ray, cluster, shown))
+        planned = choose(plan_study(study, scale), only)
         begun = folder.json.is_file()
         if not begun:
-            beside = _groups_beside(ray, resources, len(plan_study(study, scale)))
+            beside = _groups_beside(ray, resources, len(planned))
             with _hushed():
                 _begin_on_worker(ray, resources, study, scale, folder, beside)
         _, groups, _ = open_study(study, scale, folder.path)
-        waiting = [group for group in groups if not is_done(folder, group)]
-        progress = StudyProgress(study.name, folder, groups, show_progress, stack, shown)
+        chosen = choose(groups, only)
+        waiting = [group for group in chosen if not is_done(folder, group)]
+        progress = StudyProgress(study.name, folder, chosen, show_progress, stack, shown)
         if begun and waiting:
-            progress.say(f"{out}: {len(groups) - len(waiting)} of {len(groups)} groups are done already")
+            progress.say(f"{out}: {len(chosen) - len(waiting)} of {len(chosen)} groups are done already")
         progress.look("")  # a bar passes on what is printed, unless it is there before the printing is hushed
         stack.enter_context(_hushed())
         jobs = [Job(folder.path, group, saving, env_workers, _wants_x64()) for group in waiting]
@@ -128,12 +131,12 @@ def run_study_on_ray(
                     tasks.submit(job)
                 while tasks.running or tasks.later:
                     tasks.collect()
-                    progress.look(f", {len(tasks.running)} of {len(groups)} groups with Ray")
+                    progress.look(f", {len(tasks.running)} of {len(chosen)} groups with Ray")
                     if asked_to_stop():
                         tasks.stop()
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
-            raise interrupted(study, scale, folder, out, groups, cluster.options) from None
+            raise interrupted(study, scale, folder, out, chosen, [*cluster.options, *only_words(only)]) from None
         except UserError:
             tasks.stop()
             raise

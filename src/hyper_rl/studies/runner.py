@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TextIO
 
+from hyper_rl.errors import UserError
 from hyper_rl.studies.group_lock import holder, try_lock
-from hyper_rl.studies.plan import Group
+from hyper_rl.studies.plan import Group, plan_study
 from hyper_rl.studies.study_file import StudyFile
 from hyper_rl.studies.study_folder import StudyFolder, check_group, finish_study, is_done, open_study
 from hyper_rl.studies.study_progress import StudyProgress
@@ -57,24 +59,52 @@ def run_study(
     saving: Saving = Saving(),
     env_workers: int = 0,
     stream: TextIO | None = None,
+    only: Sequence[str] = (),
 ) -> Outcome:
-    """Begin the study in `out`, or go on with it. `env_workers`: for groups on Gymnasium environments."""
+    """Begin the study in `out`, or go on with it.
+
+    `env_workers`: for groups on Gymnasium environments. `only`: patterns of names, of the groups to compute now.
+    """
+    choose(plan_study(study, scale), only)  # refused before the folder is there
     folder, groups, begun = open_study(study, scale, out)
-    waiting = [group for group in groups if not is_done(folder, group)]
+    chosen = choose(groups, only)
+    waiting = [group for group in chosen if not is_done(folder, group)]
     computed: list[str] = []
     with ExitStack() as stack:
-        progress = StudyProgress(study.name, folder, groups, show_progress, stack, stream or sys.stderr)
+        progress = StudyProgress(study.name, folder, chosen, show_progress, stack, stream or sys.stderr)
         if begun and waiting:
-            progress.say(f"{out}: {len(groups) - len(waiting)} of {len(groups)} groups are done already")
+            progress.say(f"{out}: {len(chosen) - len(waiting)} of {len(chosen)} groups are done already")
         try:
             with closing(_take_turns(folder, waiting, progress)) as turns:
                 for group in turns:
                     run_group(folder, group, progress.begin, saving=saving, env_workers=env_workers)
                     computed.append(group.name)
         except (Interrupted, KeyboardInterrupt):
-            raise interrupted(study, scale, folder, out, groups) from None
+            raise interrupted(study, scale, folder, out, chosen, only_words(only)) from None
     settle(folder, groups, computed)
     return Outcome(folder, groups, tuple(computed))
+
+
+def choose(groups: Sequence[Group], only: Sequence[str]) -> tuple[Group, ...]:
+    """Those whose name fits one of the patterns (as file names do: `*`, `?`), all of them where there is none.
+
+    A group that was divided is named with or without its `-part-K`.
+    """
+    for pattern in only:
+        if not any(_fits(group.name, pattern) for group in groups):
+            raise UserError(
+                f"only: got {pattern!r}, must fit the name of a group, as {groups[0].name!r} is one; see --plan for all"
+            )
+    return tuple(group for group in groups if not only or any(_fits(group.name, pattern) for pattern in only))
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}-part-*")
+
+
+def only_words(only: Sequence[str]) -> list[str]:
+    """What to type to have the same choice again."""
+    return ["--only", *only] if only else []
 
 
 def interrupted(
@@ -87,7 +117,9 @@ def interrupted(
 
 
 def settle(folder: StudyFolder, groups: Sequence[Group], computed: Sequence[str]) -> None:
-    """What is left to do once all groups are done; nothing where that was done before."""
+    """What is left to do once all groups are done; nothing where that was done before, or some are left."""
+    if not all(is_done(folder, group) for group in groups):
+        return
     if computed or not folder.results.is_file() or folder.locks.exists():
         finish_study(folder, groups)
 
