@@ -166,6 +166,10 @@ def test_the_study_of_the_mazes_stands_in_for_the_figures_and_says_how_long_it_i
     mazes = [run for run in comparison("figure-8", True).runs if "Maze" in run.config.task]
     verdict = judge(BY_ID["hyper-all-mazes"], [make_study("mazes", mazes)])
     assert (verdict.word, verdict.study, verdict.note) == ("reproduced", "mazes", "in half the paper's steps")
+    more_betas = ("LargeMaze-Medium-hyper-robust~2", "LargeMaze-Medium-hyper-paper~2")
+    assert judge(BY_ID["hyper-all-mazes"], [dataclasses.replace(make_study("mazes", mazes), missing=more_betas)]).checks
+    first = dataclasses.replace(make_study("mazes", mazes), missing=("LargeMaze-Easy-curiosity-paper",))
+    assert judge(BY_ID["hyper-all-mazes"], [first]).note == "mazes: LargeMaze-Easy-curiosity-paper is not finished"
     preferred = judge(BY_ID["hyper-all-mazes"], [make_study("mazes", mazes), comparison("figure-8", True)])
     assert (preferred.study, preferred.note) == ("figure-8", "")
 
@@ -179,10 +183,12 @@ def test_sweeps_of_the_mazes_are_judged_while_tasks_without_one_are_missing() ->
         for seed in range(5)
     ]
     runs += [make_run("LargeMaze-Hard", "hyper", 1.0, seed, result(0.0)) for seed in range(5)]
-    begun = dataclasses.replace(make_study("mazes", runs), missing=("LargeMaze-Easy-hyper-paper",))
+    not_swept = ("LargeMaze-Easy-hyper-paper", "LargeMaze-Medium-curiosity-robust~2")
+    begun = dataclasses.replace(make_study("mazes", runs), missing=not_swept)
     assert judge(BY_ID["hyper-more-robust"], [begun]).word == "reproduced"
-    half = dataclasses.replace(begun, missing=("LargeMaze-Medium-decouple-paper",))
-    assert judge(BY_ID["hyper-more-robust"], [half]).note == "mazes: LargeMaze-Medium-decouple-paper is not finished"
+    half = dataclasses.replace(begun, missing=("LargeMaze-Medium-decouple-paper~2",))
+    assert judge(BY_ID["hyper-more-robust"], [half]).note == "mazes: LargeMaze-Medium-decouple-paper~2 is not finished"
+    assert judge(BY_ID["decouple-mazes"], [half]).checks, "beta 1 is there"
 
 
 def test_claims_are_about_the_paper_and_not_about_the_robust_preset() -> None:

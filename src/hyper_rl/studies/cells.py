@@ -22,6 +22,8 @@ from hyper_rl.studies.verdicts import NotRun
 
 NEEDED_RUNS = 5
 """Runs of a cell: the paper's number."""
+MAIN_BETA = 1.0
+"""Of every method in the main comparison."""
 SOLVED = 0.8
 """A run or cell that reaches the goal in at least this share of its episodes does so consistently."""
 FAILED = 0.2
@@ -75,11 +77,11 @@ def cell(study: StudyResult, task: str, method: str, beta: float | None = None) 
 
 
 def main_cell(study: StudyResult, task: str, method: str) -> Values:
-    """The cell of the main comparison: beta 1, or the only beta there is."""
+    """The cell of the main comparison: beta 1, whatever others are still to come, or the only beta there is."""
+    if method != "exploit" and runs_of(study, task, method, MAIN_BETA):
+        return cell(study, task, method, MAIN_BETA)
     betas = betas_of(study, task, method)
-    if method == "exploit" or len(betas) < 2:
-        return cell(study, task, method)
-    return cell(study, task, method, 1.0)
+    return cell(study, task, method, None if method == "exploit" or len(betas) < 2 else MAIN_BETA)
 
 
 def performance(run: RunResult) -> float:
@@ -96,17 +98,21 @@ def final(run: RunResult, name: str) -> float:
     raise NotRun(f"{run.group}, run {run.index}: no {name}")
 
 
-def tasks_of(study: StudyResult, among: Sequence[str] | None = None) -> list[str]:
-    """All tasks of the study, or all of those `among` that it has; all must be finished."""
-    refuse_unfinished(study, [""] if among is None else [f"{task}-" for task in among])
+def tasks_of(study: StudyResult, among: Sequence[str] | None = None, *, swept: bool = True) -> list[str]:
+    """All tasks of the study, or all of those `among` that it has; all must be finished (`swept`: with every beta)."""
+    refuse_unfinished(study, [""] if among is None else [f"{task}-" for task in among], swept=swept)
     tasks = dict.fromkeys(run.config.task for run in study.runs)
     return [task for task in tasks if among is None or task in among]
 
 
-def refuse_unfinished(study: StudyResult, beginnings: Sequence[str]) -> None:
-    """Half of a sweep, or half of the tasks, is not what a claim is about. Names of groups begin with TASK-METHOD."""
+def refuse_unfinished(study: StudyResult, beginnings: Sequence[str], *, swept: bool = True) -> None:
+    """Half of a sweep, or half of the tasks, is not what a claim is about. Names of groups begin with TASK-METHOD.
+
+    Without `swept` only the first group of a name counts: NAME~2 has the same settings and other betas.
+    """
     for name in study.missing:
-        if name.startswith(tuple(beginnings)) and "robust" not in name.split("-"):
+        first, _, further = name.partition("~")
+        if name.startswith(tuple(beginnings)) and "robust" not in first.split("-") and (swept or not further):
             raise NotRun(f"{name} is not finished")
 
 
