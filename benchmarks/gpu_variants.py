@@ -29,8 +29,8 @@ from jaxtyping import Array, Float
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hyper_rl import backend, hidden_layers
-from hyper_rl.hidden_layers import Layer
-from hyper_rl.products import as_if_other, sum_over_inputs
+from hyper_rl.hidden_layers import Column, Layer, normalise_slopes
+from hyper_rl.products import affine, affine_backward
 from speed import make_program, measure
 
 ROWS, UNITS = 64, 128
@@ -40,15 +40,22 @@ COLUMNS = 16
 WARPS, STAGES = 4, 3
 
 
-def slopes_in_one_kernel(layer: Layer, dy: Float[Array, "batch n"]) -> tuple[Array, Array]:
-    """Slopes in W and b of sum(dy * relu(x W + b)), for a batch and a width of whole blocks."""
+def slopes_in_one_kernel(
+    layer: Layer, dy: Float[Array, "batch n"], rows: tuple[Column, ...] = ()
+) -> tuple[Array, Array]:
+    """Slopes in W and b of sum(dy * relu(x W + b)), for a batch and a width of whole blocks.
+
+    With `rows` (mean, one over the deviation, mean of g, mean of g times the unit, as `normalise_slopes` has them) of a
+    layer that is normalised before its ReLU.
+    """
     x, weight, bias = layer
     (batch, fan_in), width = x.shape, weight.shape[1]
     units = min(UNITS, width)
-    ones, zeros = jnp.ones((batch, 1), x.dtype), jnp.zeros((batch, COLUMNS - fan_in - 1), x.dtype)
-    inputs = jnp.concatenate([x, ones, zeros], axis=1)
+    # What belongs to a row stands beside its inputs; its products are computed too, and left where they are.
+    columns = [x, jnp.ones((batch, 1), x.dtype), *rows]
+    columns.append(jnp.zeros((batch, COLUMNS - fan_in - 1 - len(rows)), x.dtype))
     sums = pl.pallas_call(
-        partial(_masked_sums, fan_in=fan_in),
+        partial(_masked_sums, fan_in=fan_in, normalised=bool(rows)),
         out_shape=jax.ShapeDtypeStruct((COLUMNS, width), jnp.float32),
         grid=(width // units,),
         in_specs=[
@@ -60,17 +67,21 @@ def slopes_in_one_kernel(layer: Layer, dy: Float[Array, "batch n"]) -> tuple[Arr
         out_specs=pl.BlockSpec((COLUMNS, units), lambda i: (0, i)),
         compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
         interpret=not backend.on_gpu(),
-    )(inputs, weight, bias, dy)
+    )(jnp.concatenate(columns, axis=1), weight, bias, dy)
     return sums[:fan_in].astype(weight.dtype), sums[fan_in].astype(bias.dtype)
 
 
-def _masked_sums(inputs: Any, weight: Any, bias: Any, dy: Any, sums: Any, *, fan_in: int) -> None:
+def _masked_sums(inputs: Any, weight: Any, bias: Any, dy: Any, sums: Any, *, fan_in: int, normalised: bool) -> None:
     def add_rows(k: Array, total: Array) -> Array:
         rows = pl.ds(k * ROWS, ROWS)
-        units = bias[:][None, :]
+        units, slopes = bias[:][None, :], dy[rows, :]
         for i in range(fan_in):
             units = units + inputs[rows, i][:, None] * weight[i, :][None, :]
-        slopes = jnp.where(units > 0, dy[rows, :], 0.0)
+        if normalised:
+            mean, scale, g, along = (inputs[rows, fan_in + 1 + i][:, None] for i in range(4))
+            slopes = normalise_slopes(slopes, (units - mean) * scale, scale, g, along)
+        else:
+            slopes = jnp.where(units > 0, slopes, 0.0)
         return total + _product(inputs[rows, :], slopes)
 
     zeros = jnp.zeros(sums.shape, jnp.float32)
@@ -85,33 +96,53 @@ def _product(inputs: Array, slopes: Array) -> Array:
 
 
 def thin_with_kernel() -> Callable[..., Array]:
-    """`hidden_layers._thin` with another derivative. The slope in x is left to sums over the units."""
+    """`hidden_layers._thin` with another derivative."""
 
     @jax.custom_vjp
     def thin(x: Array, weight: Array, bias: Array) -> Array:
-        return jax.nn.relu(sum_over_inputs(x, weight.astype(x.dtype), x.dtype) + bias.astype(x.dtype)[None])
+        return jax.nn.relu(affine(x, weight, bias))
 
     def backward(layer: Layer, dy: Array) -> Layer:
-        x, weight, bias = layer
-        units = sum_over_inputs(as_if_other(x, weight), weight.astype(x.dtype), x.dtype) + bias.astype(x.dtype)[None]
-        masked = jnp.where(units > 0, dy, jnp.zeros_like(dy))
-        dx = jax.lax.dot_general(masked, weight.astype(x.dtype), (((1,), (1,)), ((), ())))
-        return dx, *slopes_in_one_kernel(layer, dy)
+        masked = jnp.where(hidden_layers._again(layer) > 0, dy, jnp.zeros_like(dy))
+        return slopes_of_inputs(layer, masked), *slopes_in_one_kernel(layer, dy)
 
     thin.defvjp(lambda x, weight, bias: (thin(x, weight, bias), (x, weight, bias)), backward)
     return thin
 
 
+def thin_normalised_with_kernel() -> Callable[..., Array]:
+    """`hidden_layers._thin_normalised` with another derivative."""
+
+    @jax.custom_vjp
+    def thin(x: Array, weight: Array, bias: Array) -> Array:
+        return hidden_layers._thin_normalised_forward(x, weight, bias)[0]
+
+    def backward(saved: Any, dy: Array) -> Layer:
+        layer, mean, scale, y = saved
+        sums = hidden_layers._two_means(jnp.where(y > 0, dy, 0.0), dy * y)
+        units = (hidden_layers._again(layer) - mean) * scale
+        dx = slopes_of_inputs(layer, normalise_slopes(dy, units, scale, *sums))
+        return dx, *slopes_in_one_kernel(layer, dy, (mean, scale, *sums))
+
+    thin.defvjp(hidden_layers._thin_normalised_forward, backward)
+    return thin
+
+
+def slopes_of_inputs(layer: Layer, slopes: Array) -> Array:
+    """Not computed where nobody uses it, as for critics that learn."""
+    return affine_backward(None, layer[:2], slopes)[0]
+
+
 @contextmanager
 def variant(name: str) -> Iterator[None]:
-    before = hidden_layers._thin
-    if name == "slopes":
-        hidden_layers._thin = thin_with_kernel()  # type: ignore[assignment]
+    before = hidden_layers._thin, hidden_layers._thin_normalised
+    ways: Any = before if name == "package" else (thin_with_kernel(), thin_normalised_with_kernel())
+    hidden_layers._thin, hidden_layers._thin_normalised = ways
     jax.clear_caches()
     try:
         yield
     finally:
-        hidden_layers._thin = before
+        hidden_layers._thin, hidden_layers._thin_normalised = before
         jax.clear_caches()
 
 
@@ -128,15 +159,20 @@ def check() -> None:
         over_networks = jax.vmap(jax.grad(loss, argnums=(0, 1, 2)), in_axes=(0, 0, None, 0))
         return jax.jit(jax.vmap(over_networks))(weight, bias, x, dy)
 
-    ours, theirs = gradient(hidden_layers._thin), gradient(thin_with_kernel())
-    for name, a, b in zip(("weights", "biases", "inputs"), ours, theirs, strict=True):
-        print(f"{name}: {float(jnp.linalg.norm(a - b) / jnp.linalg.norm(a)):.1e} apart", flush=True)
+    pairs = {
+        "plain": (hidden_layers._thin, thin_with_kernel()),
+        "normalised": (hidden_layers._thin_normalised, thin_normalised_with_kernel()),
+    }
+    for kind, (ours, theirs) in pairs.items():
+        for name, a, b in zip(("weights", "biases", "inputs"), gradient(ours), gradient(theirs), strict=True):
+            print(f"{kind}, {name}: {float(jnp.linalg.norm(a - b) / jnp.linalg.norm(a)):.1e} apart", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="MediumMaze-Easy")
     parser.add_argument("--method", default="hyper")
+    parser.add_argument("--preset", default="paper")
     parser.add_argument("--runs", nargs="+", type=int, default=[128])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--check", action="store_true", help="compare numbers, measure nothing")
@@ -148,7 +184,7 @@ def main() -> None:
     for runs in args.runs:
         for name in ("package", "slopes", "package", "slopes"):
             with variant(name):
-                program = make_program(args.task, args.method, runs, "paper", 100_000, 2)
+                program = make_program(args.task, args.method, runs, args.preset, 100_000, 2)
                 compiled, step = measure(program, args.seconds)
             row = {"runs": runs, "variant": name, "ms_per_step": round(step * 1e3, 4)}
             rows.append(row | {"run_steps_per_second": round(runs / step), "compile_seconds": round(compiled, 1)})
