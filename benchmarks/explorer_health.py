@@ -113,6 +113,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10_000)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if args.every < 1 or args.steps % args.every:
+        sys.exit(f"every: got {args.every}, must divide the {args.steps} steps")
     if args.out is not None and args.out.exists():
         sys.exit(f"out: {args.out} exists already; choose another")
     options = dataclasses.replace(

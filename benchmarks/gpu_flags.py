@@ -5,7 +5,8 @@
 
 Every setting is a process of its own (XLA reads them once), so compiling takes most of the time, some 20 seconds for
 each number of runs. The first one is measured again at the end: what lies between its two figures is noise. A setting
-that this version of XLA does not know, or whose program fails, is a line that says so.
+that this version of XLA does not know, or whose program fails, is a line that says so. Settings are those of GPUs; on
+a CPU they change nothing.
 """
 
 from __future__ import annotations
@@ -35,20 +36,18 @@ SETTINGS = {
 
 
 def measure(name: str, arguments: list[str], limit: float) -> list[dict[str, object]]:
-    """Rows of `gpu.py` under one setting; none where it failed."""
+    """Rows of `gpu.py` under one setting, or one that says why there are none."""
     flags = " ".join([os.environ.get("XLA_FLAGS", ""), SETTINGS[name]]).strip()
     command = [sys.executable, str(HERE / "gpu.py"), *arguments]
+    about: dict[str, object] = {"setting": name, "flags": SETTINGS[name]}
     try:
         done = subprocess.run(
             command, env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        print(f"{name}: not done after {limit:g} seconds", flush=True)
-        return []
+        return _failed(about, f"not done after {limit:g} seconds")
     if done.returncode != 0:
-        why = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-        print(f"{name}: failed ({' '.join(why)[:160]})", flush=True)
-        return []
+        return _failed(about, " ".join([line for line in done.stderr.splitlines() if line.strip()][-1:])[:160])
     rows = json.loads(done.stdout.splitlines()[-1])["rows"]
     for row in rows:
         print(
@@ -56,7 +55,12 @@ def measure(name: str, arguments: list[str], limit: float) -> list[dict[str, obj
             f"run-steps/s, {row['peak_gib']} GiB, compiled in {row['compile_seconds']} s",
             flush=True,
         )
-    return [{"setting": name, "flags": SETTINGS[name], **row} for row in rows]
+    return [{**about, **row} for row in rows]
+
+
+def _failed(about: dict[str, object], why: str) -> list[dict[str, object]]:
+    print(f"{about['setting']}: failed ({why})", flush=True)
+    return [{**about, "failed": why}]
 
 
 def main() -> None:
@@ -73,8 +77,8 @@ def main() -> None:
     arguments = ["--methods", *args.methods, "--runs", *map(str, args.runs), "--preset", args.preset]
     arguments += ["--seconds", str(args.seconds), *(["--half"] if args.half else [])]
     rows: list[dict[str, object]] = []
-    for name in [*args.only, args.only[0]]:
-        rows += measure(name, arguments, args.limit)
+    for turn, name in enumerate([*args.only, args.only[0]]):
+        rows += [{"turn": turn, **row} for row in measure(name, arguments, args.limit)]
         if args.out:
             args.out.write_text(json.dumps(rows, indent=2) + "\n")
 

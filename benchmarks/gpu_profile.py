@@ -28,8 +28,7 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu_kernels import Kernel, computations, kernels_of
-from hyper_rl.learners.base import period_of
-from hyper_rl.training.device_loop import advance, advance_to, init_runs
+from hyper_rl.training.device_loop import advance, advance_to, init_runs, steps_in_block
 from hyper_rl.training.program import Program
 from speed import WARMUP, make_program
 
@@ -130,8 +129,8 @@ def main() -> None:
         parser.error(f"needs a GPU; JAX finds {jax.devices()[0].platform} only")
     for runs in args.runs:
         program = make_program(args.task, args.method, runs, args.preset, 100_000, 2, args.half)
-        block = period_of(program.learner)
-        steps = args.steps // block * block
+        block = steps_in_block(program)
+        steps = max(1, args.steps // block) * block
         step, found = profile(program, steps)
         show(runs, step, found, planned_kernels(program, init_runs(program), block), steps, args.longest)
         jax.clear_caches()

@@ -51,6 +51,7 @@ def slopes_in_one_kernel(
     x, weight, bias = layer
     (batch, fan_in), width = x.shape, weight.shape[1]
     units = min(UNITS, width)
+    assert batch % ROWS == 0 and width % units == 0, "a remainder would be left out"
     # What belongs to a row stands beside its inputs; its products are computed too, and left where they are.
     columns = [x, jnp.ones((batch, 1), x.dtype), *rows]
     columns.append(jnp.zeros((batch, COLUMNS - fan_in - 1 - len(rows)), x.dtype))
@@ -180,6 +181,8 @@ def main() -> None:
     check()
     if args.check:
         return
+    if jax.default_backend() != "gpu":
+        parser.error("measuring needs a GPU: elsewhere the package takes neither way; --check compares their numbers")
     rows = []
     for runs in args.runs:
         for name in ("package", "slopes", "package", "slopes"):

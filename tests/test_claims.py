@@ -174,6 +174,20 @@ def test_the_study_of_the_mazes_stands_in_for_the_figures_and_says_how_long_it_i
     assert (preferred.study, preferred.note) == ("figure-8", "")
 
 
+def test_the_main_comparison_is_about_beta_one_where_there_are_others() -> None:
+    """Goals met at other betas are no evidence for or against a sentence on the main comparison."""
+    runs = [
+        make_run(task, "curiosity", beta, seed, result(0.0, goals=float(beta == 1.0)))
+        for task in ("MediumMaze-Medium", "LargeMaze-Medium", "LargeMaze-Hard")
+        for beta in (0.1, 1.0, 10.0)
+        for seed in range(5)
+    ]
+    verdict = judge(BY_ID["curiosity-mazes"], [make_study("mazes", runs)])
+    assert verdict.word == "reproduced" and [check.statistic.value for check in verdict.checks] == [1.0, 0.0] * 3
+    others = [run for run in runs if run.beta != 1.0]
+    assert judge(BY_ID["curiosity-mazes"], [make_study("mazes", others)]).note.endswith("Curiosity: 0 of 5 runs")
+
+
 def test_sweeps_of_the_mazes_are_judged_while_tasks_without_one_are_missing() -> None:
     runs = [
         make_run(task, method, beta, seed, result(level if beta < 1 or method == "hyper" else 0.0))
@@ -185,9 +199,11 @@ def test_sweeps_of_the_mazes_are_judged_while_tasks_without_one_are_missing() ->
     runs += [make_run("LargeMaze-Hard", "hyper", 1.0, seed, result(0.0)) for seed in range(5)]
     not_swept = ("LargeMaze-Easy-hyper-paper", "LargeMaze-Medium-curiosity-robust~2")
     begun = dataclasses.replace(make_study("mazes", runs), missing=not_swept)
-    assert judge(BY_ID["hyper-more-robust"], [begun]).word == "reproduced"
+    verdict = judge(BY_ID["hyper-more-robust"], [begun])
+    assert (verdict.word, verdict.note) == ("reproduced", "two mazes, beta up to 1000, in half the paper's steps")
     half = dataclasses.replace(begun, missing=("LargeMaze-Medium-decouple-paper~2",))
     assert judge(BY_ID["hyper-more-robust"], [half]).note == "mazes: LargeMaze-Medium-decouple-paper~2 is not finished"
+    assert judge(BY_ID["hyper-more-consistent"], [half]).checks, "nothing in it is about Decouple"
     assert judge(BY_ID["decouple-mazes"], [half]).checks, "beta 1 is there"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -21,7 +22,8 @@ import pytest
 
 from hyper_rl.cli.main import main
 from hyper_rl.errors import UserError
-from hyper_rl.studies.runner import Outcome, StudyInterrupted, run_study
+from hyper_rl.studies.plan import plan_study
+from hyper_rl.studies.runner import Outcome, StudyInterrupted, choose, run_study
 from hyper_rl.studies.store import read_study
 from hyper_rl.studies.study_file import StudyFile, parse_study
 from hyper_rl.training.progress import Silent, show_progress
@@ -147,7 +149,6 @@ def test_two_halves_give_the_same_bytes(
     assert differing(undisturbed, out) == []
 
 
-@pytest.mark.long
 def test_chosen_groups_come_first_and_the_others_when_asked_for(undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = run_study(STUDY, "paper", out, stream=io.StringIO(), only=["*-decouple*", NAMES[1]])
@@ -160,12 +161,25 @@ def test_chosen_groups_come_first_and_the_others_when_asked_for(undisturbed: Pat
     assert not (out / "locks").exists()
 
 
+def test_a_divided_group_is_chosen_whole_or_by_its_part() -> None:
+    whole = plan_study(STUDY, "paper")
+    parts = tuple(dataclasses.replace(g, name=f"{g.name}-part-{k}") for g in whole[:2] for k in (1, 2)) + whole[2:]
+
+    def names(*only: str) -> list[str]:
+        return [group.name for group in choose(parts, only)]
+
+    assert names() == [group.name for group in parts]
+    assert names(NAMES[1]) == [f"{NAMES[1]}-part-1", f"{NAMES[1]}-part-2"]
+    assert names(f"{NAMES[0]}-part-2", NAMES[2]) == [f"{NAMES[0]}-part-2", NAMES[2]]
+
+
 def test_a_choice_that_fits_nothing_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"only: got 'Maze\*', must fit the name of a group, as 'Room-hyper"):
         run_study(STUDY, "paper", tmp_path / "out", stream=io.StringIO(), only=[NAMES[0], "Maze*"])
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_smaller_groups_give_the_same_numbers(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

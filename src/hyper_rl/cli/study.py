@@ -137,7 +137,8 @@ def _print(result: StudyResult, rows: list[dict[str, Any]], out: Path) -> None:
         table.add_row(str(row["group"]), str(row["runs"]), str(row["betas"]), *numbers)
     console = Console()
     console.print(table)
-    console.print("means over betas and seeds; every run has a row in results.csv", highlight=False)
+    rows_are_in = "" if result.missing else "; every run has a row in results.csv"
+    console.print(f"means over betas and seeds{rows_are_in}", highlight=False)
     console.print(f"study folder: {out}", highlight=False, soft_wrap=True)
 
 

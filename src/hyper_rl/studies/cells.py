@@ -77,11 +77,19 @@ def cell(study: StudyResult, task: str, method: str, beta: float | None = None) 
 
 
 def main_cell(study: StudyResult, task: str, method: str) -> Values:
-    """The cell of the main comparison: beta 1, whatever others are still to come, or the only beta there is."""
-    if method != "exploit" and runs_of(study, task, method, MAIN_BETA):
-        return cell(study, task, method, MAIN_BETA)
-    betas = betas_of(study, task, method)
-    return cell(study, task, method, None if method == "exploit" or len(betas) < 2 else MAIN_BETA)
+    """Final performance of `main_runs`."""
+    return np.array([performance(run) for run in main_runs(study, task, method)])
+
+
+def main_runs(study: StudyResult, task: str, method: str) -> Sequence[RunResult]:
+    """Those of the main comparison: at beta 1, whatever others are still to come, or at the only beta there is."""
+    found: Sequence[RunResult] = ()
+    if method != "exploit":
+        found = runs_of(study, task, method, MAIN_BETA)
+    if not found:
+        several = method != "exploit" and len(betas_of(study, task, method)) > 1
+        found = () if several else runs_of(study, task, method)
+    return enough(found, f"{task}, {NAMES[method]}")
 
 
 def performance(run: RunResult) -> float:

@@ -109,9 +109,11 @@ def run_study_on_ray(
     with ExitStack() as stack:
         # Before anything is computed here: starting a cluster forks, which JAX does not take once it has threads.
         resources = stack.enter_context(_connected(ray, cluster, shown))
-        planned = choose(plan_study(study, scale), only)
         begun = folder.json.is_file()
         if not begun:
+            planned = plan_study(study, scale)
+            choose(planned, only)  # refused before the folder is there
+            # All of them, whatever is computed first: how they are divided is settled for good.
             beside = _groups_beside(ray, resources, len(planned))
             with _hushed():
                 _begin_on_worker(ray, resources, study, scale, folder, beside)

@@ -12,8 +12,8 @@ interval is on the other side, and it is open in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ Outcome = Literal["holds", "fails", "open"]
 Word = Literal["reproduced", "not reproduced", "contradicted", "not run"]
 NEEDED_SCALE = "paper"
 REMARKS = {"mazes": "in half the paper's steps"}
-"""What has to be said with every verdict from a study."""
+"""What has to be said with a verdict from a study, unless the claim knows better."""
 ROUNDING = 1e-9
 """Sums of floats miss a threshold by less than this."""
 
@@ -64,6 +64,8 @@ class Claim:
     """Why this threshold."""
     judge: Callable[[StudyResult], Sequence[Check]]
     """Raises NotRun where runs are missing."""
+    remarks: Mapping[str, str] = field(default_factory=lambda: REMARKS)
+    """What has to be said with a verdict, by the study that it comes from."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def judge(claim: Claim, studies: Sequence[StudyResult]) -> Verdict:
             except NotRun as missing:
                 notes.append(f"{name}: {missing}")
                 continue
-            return Verdict(claim, conclude(checks), REMARKS.get(study.name, ""), checks, study.name, study.folder)
+            return Verdict(claim, conclude(checks), claim.remarks.get(study.name, ""), checks, study.name, study.folder)
     return Verdict(claim, "not run", "; ".join(dict.fromkeys(notes)))
 
 
