@@ -170,6 +170,7 @@ def test_the_study_of_the_mazes_stands_in_for_the_figures_and_says_how_long_it_i
     assert judge(BY_ID["hyper-all-mazes"], [dataclasses.replace(make_study("mazes", mazes), missing=more_betas)]).checks
     first = dataclasses.replace(make_study("mazes", mazes), missing=("LargeMaze-Easy-curiosity-paper",))
     assert judge(BY_ID["hyper-all-mazes"], [first]).note == "mazes: LargeMaze-Easy-curiosity-paper is not finished"
+    assert judge(BY_ID["td3-maze-once"], [first]).checks, "nothing in it is about Curiosity"
     preferred = judge(BY_ID["hyper-all-mazes"], [make_study("mazes", mazes), comparison("figure-8", True)])
     assert (preferred.study, preferred.note) == ("figure-8", "")
 

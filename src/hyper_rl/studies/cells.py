@@ -106,9 +106,9 @@ def final(run: RunResult, name: str) -> float:
     raise NotRun(f"{run.group}, run {run.index}: no {name}")
 
 
-def tasks_of(study: StudyResult, among: Sequence[str] | None = None, *, swept: bool = True) -> list[str]:
-    """All tasks of the study, or all of those `among` that it has; all must be finished (`swept`: with every beta)."""
-    refuse_unfinished(study, [""] if among is None else [f"{task}-" for task in among], swept=swept)
+def tasks_of(study: StudyResult, among: Sequence[str] | None = None) -> list[str]:
+    """All tasks of the study, or all of those `among` that it has; all must be finished."""
+    refuse_unfinished(study, [""] if among is None else [f"{task}-" for task in among])
     tasks = dict.fromkeys(run.config.task for run in study.runs)
     return [task for task in tasks if among is None or task in among]
 
