@@ -111,8 +111,7 @@ def run_study_on_ray(
         resources = stack.enter_context(_connected(ray, cluster, shown))
         begun = folder.json.is_file()
         if not begun:
-            planned = plan_study(study, scale)
-            choose(planned, only)  # refused before the folder is there
+            choose(planned := plan_study(study, scale), only)  # refused before the folder is there
             # All of them, whatever is computed first: how they are divided is settled for good.
             beside = _groups_beside(ray, resources, len(planned))
             with _hushed():
