@@ -38,6 +38,8 @@ from hyper_rl.training.step import random_action, step_run
 from hyper_rl.types import Transition, stack_runs
 from probe_mazes import GridMaze, PointMaze
 
+pytestmark = pytest.mark.xdist_group("matrix")  # one process, so that each learner is trained once
+
 GAMMA, WIDTHS = 0.9, (32, 32)
 BETA, P_START, P_END = 1.0, 1 - GAMMA, 0.05
 WARMUP, EPISODES, SEED = 100, 20, 0
@@ -64,9 +66,7 @@ STEPS = {"td3": 3000, "sac": 3000, "dqn": 3000, "tabular_q": 3000}
 # 1/sqrt(n), so it separates by the square root of the visits; the others separate by what their networks do not know.
 RATIO = {"disagreement": 5.0, "rnd": 10.0, "icm": 5.0, "counts": 5.0}
 CELLS = [
-    pytest.param(learner, bonus, id=f"{learner}-{bonus}", marks=pytest.mark.xdist_group(f"matrix-{learner}"))
-    for learner, bonuses in MATRIX.items()
-    for bonus in bonuses
+    pytest.param(learner, bonus, id=f"{learner}-{bonus}") for learner, bonuses in MATRIX.items() for bonus in bonuses
 ]
 
 
