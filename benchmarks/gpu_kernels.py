@@ -150,20 +150,31 @@ def kernels_of(parts: dict[str, str], name: str, share: float = 1.0) -> list[Ker
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def kernels_of_step(text: str) -> list[Kernel]:
+    """Of the loop over steps, which is the computation of a program that has the most of them."""
+    parts = computations(text)
+    body = max(parts, key=lambda name: len(re.findall(r" (?:fusion|custom-call)\(", parts[name])))
+    return kernels_of(parts, body)
+
+
+def program_parser(description: str | None) -> argparse.ArgumentParser:
+    """With the options that say which program is looked at; also for `gpu_profile.py` and `gpu_variants.py`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="MediumMaze-Easy")
     parser.add_argument("--method", default="hyper")
     parser.add_argument("--preset", default="paper")
+    return parser
+
+
+def main() -> None:
+    parser = program_parser(__doc__)
     parser.add_argument("--runs", type=int, default=128)
     parser.add_argument("--half", action="store_true", help="bfloat16 products")
     parser.add_argument("--single", action="store_true", help="one step a turn of the loop, with its branch")
     parser.add_argument("--longest", type=int, default=20, help="how many kernels to list")
     args = parser.parse_args()
     text, block = compiled_text(args.task, args.method, args.runs, args.preset, half=args.half, blocks=not args.single)
-    parts, rate = computations(text), PRODUCTS[args.half]
-    body = max(parts, key=lambda name: len(re.findall(r" (?:fusion|custom-call)\(", parts[name])))
-    kernels = kernels_of(parts, body)
+    kernels, rate = kernels_of_step(text), PRODUCTS[args.half]
     total = sum(kernel.seconds(rate) for kernel in kernels) / block
     count, moved = sum(k.share for k in kernels) / block, sum(k.share * (k.read + k.written) for k in kernels) / block
     copies = sum(k.seconds(rate) for k in kernels if k.name.startswith("%copy")) / block

@@ -9,7 +9,6 @@ with the bandwidth and the rate that they reached. Bytes and products come from 
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
@@ -27,7 +26,7 @@ import jax.numpy as jnp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from gpu_kernels import Kernel, computations, kernels_of
+from gpu_kernels import Kernel, kernels_of_step, program_parser
 from hyper_rl.training.device_loop import advance, advance_to, init_runs, steps_in_block
 from hyper_rl.training.program import Program
 from speed import WARMUP, make_program
@@ -81,9 +80,11 @@ def planned_kernels(program: Program, state: Any, block: int) -> dict[str, Kerne
     """By the name that a kernel has in a trace, of the program as it is compiled here."""
     mark = jnp.asarray(0, jnp.int32)
     text = advance.lower(program, state, mark, mark, mark, learn=True, block=block).compile().as_text()
-    parts = computations(text or "")
-    body = max(parts, key=lambda name: len(re.findall(r" (?:fusion|custom-call)\(", parts[name])))
-    return {re.sub(r"[.\-]", "_", kernel.name[1:]): kernel for kernel in kernels_of(parts, body)}
+    return {in_a_trace(kernel.name[1:]): kernel for kernel in kernels_of_step(text or "")}
+
+
+def in_a_trace(name: str) -> str:
+    return re.sub(r"[.\-]", "_", name)
 
 
 def profile(program: Program, steps: int) -> tuple[float, Measured]:
@@ -109,17 +110,14 @@ def show(runs: int, step: float, found: Measured, planned: Mapping[str, Kernel],
     for name in sorted(found.seconds, key=lambda name: -found.seconds[name])[:longest]:
         seconds, calls = found.seconds[name], found.calls[name]
         line = f"{MICRO * seconds / steps:7.1f} us a step, {calls / steps:4.1f} calls  {name[:48]:48s}"
-        if (kernel := planned.get(re.sub(r"[.\-]", "_", name))) is not None:
+        if (kernel := planned.get(in_a_trace(name))) is not None:
             once, moved = seconds / calls, kernel.read + kernel.written
             line += f" {moved / once / 1e9:6.0f} GB/s {kernel.flops / once / 1e12:6.1f} TFLOP/s  {kernel.result[:50]}"
         print(line, flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="MediumMaze-Easy")
-    parser.add_argument("--method", default="hyper")
-    parser.add_argument("--preset", default="paper")
+    parser = program_parser(__doc__)
     parser.add_argument("--runs", nargs="+", type=int, default=[128])
     parser.add_argument("--half", action="store_true", help="bfloat16 products")
     parser.add_argument("--steps", type=int, default=200, help="steps to trace")

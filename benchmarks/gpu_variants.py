@@ -11,7 +11,6 @@ critics of 128 runs (TF32, preset `paper`) and some more for the actors.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from jaxtyping import Array, Float
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from gpu_kernels import program_parser
 from hyper_rl import backend, hidden_layers
 from hyper_rl.hidden_layers import Column, Layer, normalise_slopes
 from hyper_rl.products import affine, affine_backward
@@ -170,10 +170,7 @@ def check() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="MediumMaze-Easy")
-    parser.add_argument("--method", default="hyper")
-    parser.add_argument("--preset", default="paper")
+    parser = program_parser(__doc__)
     parser.add_argument("--runs", nargs="+", type=int, default=[128])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--check", action="store_true", help="compare numbers, measure nothing")

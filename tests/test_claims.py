@@ -206,6 +206,8 @@ def test_sweeps_of_the_mazes_are_judged_while_tasks_without_one_are_missing() ->
     assert judge(BY_ID["hyper-more-robust"], [half]).note == "mazes: LargeMaze-Medium-decouple-paper~2 is not finished"
     assert judge(BY_ID["hyper-more-consistent"], [half]).checks, "nothing in it is about Decouple"
     assert judge(BY_ID["decouple-mazes"], [half]).checks, "beta 1 is there"
+    some_seeds = dataclasses.replace(begun, missing=("LargeMaze-Medium-decouple-paper-part-2",))
+    assert judge(BY_ID["decouple-mazes"], [some_seeds]).word == "not run"
 
 
 def test_claims_are_about_the_paper_and_not_about_the_robust_preset() -> None:

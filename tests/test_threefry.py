@@ -33,7 +33,7 @@ DRAWS: dict[str, Callable[[Array], Array]] = {
 @pytest.mark.parametrize("nested", [False, True])
 def test_equals_jaxs_default(draw: str, x64: bool, nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if nested and threefry.NEVER_NESTED:
-        pytest.skip("what this jax cannot compile")
+        pytest.skip("this jax never ends compiling nested ciphers, so nothing here nests them (threefry.NEVER_NESTED)")
     monkeypatch.setattr(threefry, "NEVER_NESTED", not nested)
     with jax.enable_x64(x64):
         for seed in SEEDS:

@@ -83,12 +83,10 @@ def main_cell(study: StudyResult, task: str, method: str) -> Values:
 
 def main_runs(study: StudyResult, task: str, method: str) -> Sequence[RunResult]:
     """Those of the main comparison: at beta 1, whatever others are still to come, or at the only beta there is."""
-    found: Sequence[RunResult] = ()
-    if method != "exploit":
+    refuse_unfinished(study, [f"{task}-{method}"], swept=False)
+    found = runs_of(study, task, method)
+    if len({run.beta for run in found}) > 1:
         found = runs_of(study, task, method, MAIN_BETA)
-    if not found:
-        several = method != "exploit" and len(betas_of(study, task, method)) > 1
-        found = () if several else runs_of(study, task, method)
     return enough(found, f"{task}, {NAMES[method]}")
 
 

@@ -65,7 +65,7 @@ def run_study(
 
     `env_workers`: for groups on Gymnasium environments. `only`: patterns of names, of the groups to compute now.
     """
-    if not StudyFolder(out).json.is_file():
+    if only and not StudyFolder(out).json.is_file():
         choose(plan_study(study, scale), only)  # refused before the folder is there; nothing is divided before it is
     folder, groups, begun = open_study(study, scale, out)
     chosen = choose(groups, only)
