@@ -33,7 +33,7 @@ from jax.sharding import SingleDeviceSharding
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hyper_rl import backend
+from hyper_rl import backend, slopes_kernel
 from hyper_rl.learners.base import period_of
 from hyper_rl.training.device_loop import advance, init_runs
 from speed import make_program
@@ -74,6 +74,7 @@ class Kernel:
 def compiled_text(task: str, method: str, runs: int, preset: str, *, half: bool, blocks: bool) -> tuple[str, int]:
     """The optimised program of `advance` for one H200, and how many steps a turn of its loop takes."""
     backend.on_gpu = lambda: True  # as on a GPU, though the host that compiles has none
+    slopes_kernel.interpreted, slopes_kernel.runs_here = lambda: False, lambda: True
     program = make_program(task, method, runs, preset, 100_000, 2, half)
     block = period_of(program.learner) if blocks else 1
     topology = topologies.get_topology_desc(platform="cuda", target_config=H200, topology="1x1x1")
@@ -85,7 +86,7 @@ def compiled_text(task: str, method: str, runs: int, preset: str, *, half: bool,
     program = placed(jax.tree.map(jnp.asarray, program))
     state = placed(jax.eval_shape(init_runs, program))
     mark = jax.ShapeDtypeStruct((), jnp.int32, sharding=there)
-    traced = advance.trace(program, state, mark, mark, mark, learn=True, block=block)
+    traced = advance.jitted.trace(program, state, mark, mark, mark, learn=True, block=block)
     return traced.lower(lowering_platforms=("cuda",)).compile().as_text(), block
 
 

@@ -79,7 +79,7 @@ def measured(events: Iterable[Mapping[str, Any]]) -> Measured:
 def planned_kernels(program: Program, state: Any, block: int) -> dict[str, Kernel]:
     """By the name that a kernel has in a trace, of the program as it is compiled here."""
     mark = jnp.asarray(0, jnp.int32)
-    text = advance.lower(program, state, mark, mark, mark, learn=True, block=block).compile().as_text()
+    text = advance.jitted.lower(program, state, mark, mark, mark, learn=True, block=block).compile().as_text()
     return {in_a_trace(kernel.name[1:]): kernel for kernel in kernels_of_step(text or "")}
 
 

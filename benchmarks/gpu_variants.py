@@ -1,12 +1,12 @@
 """Other ways to compute a part of a step on a GPU, each beside what the package does; in the package once it has won.
 
     python benchmarks/gpu_variants.py --runs 128
-    python benchmarks/gpu_variants.py --check        # the same numbers? On a CPU too, where kernels are interpreted
+    python benchmarks/gpu_variants.py --check        # do they compute the same? Also on a CPU, kernels interpreted
 
-`slopes`: the gradient of a thin first layer in one kernel. The package masks the slopes where the layer's ReLU was off,
-which writes a layer to memory, and multiplies what it has written by the layer's few inputs; the kernel reads the
-slopes, computes the mask from the inputs and adds up products in one pass. By bytes that is 65 us of 2.66 ms for the
-critics of 128 runs (TF32, preset `paper`) and some more for the actors.
+In the package, and here without: `serial` lets no two kernels run side by side, `two-pass` takes the gradient of a thin
+first layer in two passes over it instead of one kernel. Not in the package: `units` computes thin first layers forward
+in a kernel of their own, too (the compiler's reach half the memory's speed), and `halves` takes the runs as two halves,
+step by step beside each other, so that one can fill what the other leaves.
 """
 
 from __future__ import annotations
@@ -21,175 +21,185 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu_kernels import program_parser
-from hyper_rl import backend, hidden_layers
-from hyper_rl.hidden_layers import Column, Layer, normalise_slopes
-from hyper_rl.products import affine, affine_backward
-from speed import make_program, measure
+from hyper_rl import backend, hidden_layers, slopes_kernel
+from hyper_rl.products import affine
+from hyper_rl.training import device_loop
+from hyper_rl.training.program import Program, RunState
+from hyper_rl.training.step import step_run
+from speed import WARMUP, make_program, measure
 
-ROWS, UNITS = 64, 128
-"""Of the slopes that are in registers at a time."""
-COLUMNS = 16
-"""Of the matrix of inputs: as few as a product takes."""
-WARPS, STAGES = 4, 3
+VARIANTS = ("package", "serial", "two-pass", "units", "halves")
+ROWS, UNITS, WARPS = 32, 256, 4
+"""Of the layer that one block of `units` computes."""
 
 
-def slopes_in_one_kernel(
-    layer: Layer, dy: Float[Array, "batch n"], rows: tuple[Column, ...] = ()
-) -> tuple[Array, Array]:
-    """Slopes in W and b of sum(dy * relu(x W + b)), for a batch and a width of whole blocks.
+def units_in_one_kernel(layer: slopes_kernel.Layer, rows: tuple[Array, ...] = ()) -> Array:
+    """relu(x W + b) of a layer that `slopes_kernel.fits`.
 
-    With `rows` (mean, one over the deviation, mean of g, mean of g times the unit, as `normalise_slopes` has them) of a
-    layer that is normalised before its ReLU.
+    With `rows` (mean and one over the deviation) normalised before its ReLU.
     """
     x, weight, bias = layer
     (batch, fan_in), width = x.shape, weight.shape[1]
     units = min(UNITS, width)
-    assert batch % ROWS == 0 and width % units == 0, "a remainder would be left out"
-    # What belongs to a row stands beside its inputs; its products are computed too, and left where they are.
-    columns = [x, jnp.ones((batch, 1), x.dtype), *rows]
-    columns.append(jnp.zeros((batch, COLUMNS - fan_in - 1 - len(rows)), x.dtype))
-    sums = pl.pallas_call(
-        partial(_masked_sums, fan_in=fan_in, normalised=bool(rows)),
-        out_shape=jax.ShapeDtypeStruct((COLUMNS, width), jnp.float32),
-        grid=(width // units,),
+    return pl.pallas_call(
+        partial(_units, fan_in=fan_in, normalised=bool(rows)),
+        out_shape=jax.ShapeDtypeStruct((batch, width), x.dtype),
+        grid=(batch // ROWS, width // units),
         in_specs=[
-            pl.BlockSpec((batch, COLUMNS), lambda i: (0, 0)),
-            pl.BlockSpec((fan_in, units), lambda i: (0, i)),
-            pl.BlockSpec((units,), lambda i: (i,)),
-            pl.BlockSpec((batch, units), lambda i: (0, i)),
+            pl.BlockSpec((ROWS, fan_in), lambda i, j: (i, 0)),
+            pl.BlockSpec((fan_in, units), lambda i, j: (0, j)),
+            pl.BlockSpec((units,), lambda i, j: (j,)),
+            *(pl.BlockSpec((ROWS, 1), lambda i, j: (i, 0)) for _ in rows),
         ],
-        out_specs=pl.BlockSpec((COLUMNS, units), lambda i: (0, i)),
-        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
-        interpret=not backend.on_gpu(),
-    )(jnp.concatenate(columns, axis=1), weight, bias, dy)
-    return sums[:fan_in].astype(weight.dtype), sums[fan_in].astype(bias.dtype)
+        out_specs=pl.BlockSpec((ROWS, units), lambda i, j: (i, j)),
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
+        interpret=slopes_kernel.interpreted(),
+    )(x, weight.astype(x.dtype), bias.astype(x.dtype), *rows)
 
 
-def _masked_sums(inputs: Any, weight: Any, bias: Any, dy: Any, sums: Any, *, fan_in: int, normalised: bool) -> None:
-    def add_rows(k: Array, total: Array) -> Array:
-        rows = pl.ds(k * ROWS, ROWS)
-        units, slopes = bias[:][None, :], dy[rows, :]
-        for i in range(fan_in):
-            units = units + inputs[rows, i][:, None] * weight[i, :][None, :]
-        if normalised:
-            mean, scale, g, along = (inputs[rows, fan_in + 1 + i][:, None] for i in range(4))
-            slopes = normalise_slopes(slopes, (units - mean) * scale, scale, g, along)
-        else:
-            slopes = jnp.where(units > 0, slopes, 0.0)
-        return total + _product(inputs[rows, :], slopes)
-
-    zeros = jnp.zeros(sums.shape, jnp.float32)
-    sums[:, :] = jax.lax.fori_loop(0, dy.shape[0] // ROWS, add_rows, zeros)
-
-
-def _product(inputs: Array, slopes: Array) -> Array:
-    over_rows = (((0,), (0,)), ((), ()))
-    if not backend.on_gpu():
-        return jax.lax.dot_general(inputs, slopes, over_rows)
-    return jax.lax.dot_general(inputs, slopes, over_rows, precision=jax.lax.DotAlgorithmPreset.TF32_TF32_F32)
+def _units(x: Any, weight: Any, bias: Any, *rest: Any, fan_in: int, normalised: bool) -> None:
+    *rows, y = rest
+    terms = (x[:, i].astype(jnp.float32)[:, None] * weight[i, :].astype(jnp.float32)[None, :] for i in range(fan_in))
+    product = sum(terms, start=jnp.zeros((), jnp.float32)).astype(y.dtype) + bias[:][None, :]  # rounded as in `affine`
+    if normalised:
+        mean, scale = (row[:, 0][:, None] for row in rows)
+        product = (product.astype(jnp.float32) - mean) * scale
+    y[:, :] = jnp.maximum(product, 0.0).astype(y.dtype)
 
 
 def thin_with_kernel() -> Callable[..., Array]:
-    """`hidden_layers._thin` with another derivative."""
+    """`hidden_layers._thin` with another forward pass."""
 
     @jax.custom_vjp
     def thin(x: Array, weight: Array, bias: Array) -> Array:
-        return jax.nn.relu(affine(x, weight, bias))
+        layer = (x, weight, bias)
+        return units_in_one_kernel(layer) if slopes_kernel.fits(layer) else jax.nn.relu(affine(*layer))
 
-    def backward(layer: Layer, dy: Array) -> Layer:
-        masked = jnp.where(hidden_layers._again(layer) > 0, dy, jnp.zeros_like(dy))
-        return slopes_of_inputs(layer, masked), *slopes_in_one_kernel(layer, dy)
-
-    thin.defvjp(lambda x, weight, bias: (thin(x, weight, bias), (x, weight, bias)), backward)
+    thin.defvjp(lambda *layer: (thin(*layer), layer), hidden_layers._thin_backward)
     return thin
 
 
 def thin_normalised_with_kernel() -> Callable[..., Array]:
-    """`hidden_layers._thin_normalised` with another derivative."""
+    def forward(x: Array, weight: Array, bias: Array) -> Any:
+        layer = (x, weight, bias)
+        if not slopes_kernel.fits(layer):
+            return hidden_layers._thin_normalised_forward(*layer)
+        mean, scale = hidden_layers.thin_moments(layer)
+        y = units_in_one_kernel(layer, (mean, scale))
+        return y, (layer, mean, scale, y)
 
     @jax.custom_vjp
     def thin(x: Array, weight: Array, bias: Array) -> Array:
-        return hidden_layers._thin_normalised_forward(x, weight, bias)[0]
+        return forward(x, weight, bias)[0]
 
-    def backward(saved: Any, dy: Array) -> Layer:
-        layer, mean, scale, y = saved
-        sums = hidden_layers._two_means(jnp.where(y > 0, dy, 0.0), dy * y)
-        units = (hidden_layers._again(layer) - mean) * scale
-        dx = slopes_of_inputs(layer, normalise_slopes(dy, units, scale, *sums))
-        return dx, *slopes_in_one_kernel(layer, dy, (mean, scale, *sums))
-
-    thin.defvjp(hidden_layers._thin_normalised_forward, backward)
+    thin.defvjp(forward, hidden_layers._thin_normalised_backward)
     return thin
 
 
-def slopes_of_inputs(layer: Layer, slopes: Array) -> Array:
-    """Not computed where nobody uses it, as for critics that learn."""
-    return affine_backward(None, layer[:2], slopes)[0]
+def advance_in_halves(
+    program: Program, state: RunState, first: Array, last: Array, warmup: Array, *, learn: bool, mesh: Any, block: int
+) -> RunState:
+    """`device_loop.advance` on one device, for an even number of runs."""
+    middle = program.budget.shape[0] // 2
+
+    def halves(tree: Any) -> tuple[Any, Any]:
+        return jax.tree.map(lambda leaf: leaf[:middle], tree), jax.tree.map(lambda leaf: leaf[middle:], tree)
+
+    def whole_block(number: Array, states: tuple[RunState, ...]) -> tuple[RunState, ...]:
+        for k in range(block):
+            step_one = partial(step_run, learn=learn, place=(k + 1) % block if block > 1 else None)
+            step_all = jax.vmap(step_one, in_axes=(0, 0, None, None))
+            step = first + number * block + k
+            states = tuple(step_all(*half, step, warmup) for half in zip(programs, states, strict=True))
+        return states
+
+    programs = halves(program)
+    both = jax.lax.fori_loop(0, (last - first) // block, whole_block, halves(state))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *both)
 
 
 @contextmanager
 def variant(name: str) -> Iterator[None]:
-    before = hidden_layers._thin, hidden_layers._thin_normalised
-    ways: Any = before if name == "package" else (thin_with_kernel(), thin_normalised_with_kernel())
-    hidden_layers._thin, hidden_layers._thin_normalised = ways
-    jax.clear_caches()
+    changed: list[tuple[Any, str, Any]] = []
+    if name == "serial":
+        changed.append((backend, "compiler_options", dict))
+    elif name == "two-pass":
+        changed.append((slopes_kernel, "runs_here", lambda: False))
+    elif name == "units":
+        changed.append((hidden_layers, "_thin", thin_with_kernel()))
+        changed.append((hidden_layers, "_thin_normalised", thin_normalised_with_kernel()))
+    elif name == "halves":
+        changed.append((device_loop.advance, "_function", advance_in_halves))
+    before = [getattr(owner, field) for owner, field, _ in changed]
     try:
+        for owner, field, other in changed:
+            setattr(owner, field, other)
+        _forget()
         yield
     finally:
-        hidden_layers._thin, hidden_layers._thin_normalised = before
-        jax.clear_caches()
+        for (owner, field, _), old in zip(changed, before, strict=True):
+            setattr(owner, field, old)
+        _forget()
 
 
-def check() -> None:
-    """Gradients of some networks side by side by both ways, relative to the package's."""
-    keys = jax.random.split(jax.random.key(0), 4)
-    x, weight = jax.random.normal(keys[0], (3, 256, 6)), jax.random.normal(keys[1], (3, 2, 6, 256))
-    bias, dy = jax.random.normal(keys[2], (3, 2, 256)), jax.random.normal(keys[3], (3, 2, 256, 256))
+def _forget() -> None:
+    device_loop.advance.__dict__.pop("jitted", None)
+    jax.clear_caches()
 
-    def gradient(layer: Callable[..., Array]) -> Any:
-        def loss(w: Array, b: Array, x: Array, dy: Array) -> Array:
-            return (layer(x, w, b) * dy).sum()
 
-        over_networks = jax.vmap(jax.grad(loss, argnums=(0, 1, 2)), in_axes=(0, 0, None, 0))
-        return jax.jit(jax.vmap(over_networks))(weight, bias, x, dy)
+def check(task: str, method: str, preset: str, names: list[str], runs: int = 4, steps: int = 20) -> None:
+    """State after a few updates by every variant, relative to the package's."""
+    on_device = jax.default_backend() == "gpu"
+    if not on_device:
+        backend.on_gpu = lambda: True  # the form for a GPU, its kernels interpreted
 
-    pairs = {
-        "plain": (hidden_layers._thin, thin_with_kernel()),
-        "normalised": (hidden_layers._thin_normalised, thin_normalised_with_kernel()),
-    }
-    for kind, (ours, theirs) in pairs.items():
-        for name, a, b in zip(("weights", "biases", "inputs"), gradient(ours), gradient(theirs), strict=True):
-            print(f"{kind}, {name}: {float(jnp.linalg.norm(a - b) / jnp.linalg.norm(a)):.1e} apart", flush=True)
+    def numbers() -> list[np.ndarray]:
+        program = make_program(task, method, runs, preset, 2_000, 2)
+        state = device_loop.advance_to(program, device_loop.init_runs(program), 0, WARMUP + steps, WARMUP)
+        leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return [np.asarray(leaf, np.float64) for leaf in leaves]
+
+    with variant("package"):
+        ours = numbers()
+    for name in names:
+        with variant(name):
+            theirs = numbers()
+        apart = [float(np.linalg.norm(a - b) / (np.linalg.norm(a) + 1e-9)) for a, b in zip(ours, theirs, strict=True)]
+        print(f"{name}: {max(apart):.1e} apart at most, {np.median(apart):.1e} half of them", flush=True)
 
 
 def main() -> None:
     parser = program_parser(__doc__)
     parser.add_argument("--runs", nargs="+", type=int, default=[128])
+    parser.add_argument("--half", action="store_true", help="bfloat16 products")
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="compare numbers, measure nothing")
     args = parser.parse_args()
-    check()
     if args.check:
-        return
+        return check(args.task, args.method, args.preset, args.only)
     if jax.default_backend() != "gpu":
-        parser.error("measuring needs a GPU: elsewhere the package takes neither way; --check compares their numbers")
+        parser.error("measuring needs a GPU; --check compares what the variants compute")
     rows = []
     for runs in args.runs:
-        for name in ("package", "slopes", "package", "slopes"):
+        for name in args.only * args.turns:
             with variant(name):
-                program = make_program(args.task, args.method, runs, args.preset, 100_000, 2)
+                program = make_program(args.task, args.method, runs, args.preset, 100_000, 2, args.half)
                 compiled, step = measure(program, args.seconds)
             row = {"runs": runs, "variant": name, "ms_per_step": round(step * 1e3, 4)}
             rows.append(row | {"run_steps_per_second": round(runs / step), "compile_seconds": round(compiled, 1)})
             print(*(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
-    print(json.dumps({"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rows": rows}))
+    about = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "preset": args.preset, "half": args.half}
+    print(json.dumps(about | {"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_a_block_has_no_branch_left() -> None:
     state = jax.eval_shape(init_runs, program)
     marks = (jnp.asarray(WARMUP), jnp.asarray(STEPS - 2), jnp.asarray(WARMUP))
     for block, branches in ((1, 1), (2, 0)):
-        text = str(advance.trace(program, state, *marks, learn=True, block=block).jaxpr)
+        text = str(advance.jitted.trace(program, state, *marks, learn=True, block=block).jaxpr)
         assert text.count("cond[") == branches
 
 

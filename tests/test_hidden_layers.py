@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from hyper_rl import backend
+from hyper_rl import backend, slopes_kernel
 from hyper_rl.hidden_layers import EPSILON, hidden, normalised_relu
 from hyper_rl.networks import make_ensemble, make_mlp
 
@@ -85,3 +85,53 @@ def test_normalised_networks_learn_the_same_on_either_device(half: bool, monkeyp
     for one, other in zip(here, slopes(), strict=True):
         apart = np.linalg.norm(np.asarray(one) - np.asarray(other)) / np.linalg.norm(np.asarray(one))
         assert apart < (8e-3 if half else 1e-6)  # twice and five times what it is; bfloat16 rounds to 4e-3
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["full", "half"])
+@pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
+def test_the_kernel_gives_the_slopes_of_the_plain_way(
+    normalised: bool, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interpreted, of two networks in each of three runs that share their inputs; two blocks of rows and of units."""
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    x, weight, bias, dy = (
+        a.astype(jnp.float32) for a in draw((3, 128, 6), (3, 2, 6, 256), (3, 2, 256), (3, 2, 128, 256))
+    )
+    kind = jnp.bfloat16 if half else jnp.float32
+    x, dy = x.astype(kind), dy.astype(kind)
+    assert slopes_kernel.fits((x[0], weight[0, 0], bias[0, 0]))
+
+    def slopes() -> list[Array]:
+        def one(x: Array, weight: Array, bias: Array, dy: Array) -> Any:
+            return jax.vjp(lambda *layer: hidden(*layer, normalised=normalised), x, weight, bias)[1](dy)
+
+        return list(jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0, 0, 0))))(x, weight, bias, dy))
+
+    calls, kernel = [], slopes_kernel.weight_slopes
+
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return kernel(*given)
+
+    monkeypatch.setattr(slopes_kernel, "weight_slopes", counted)
+    by_kernel = slopes()
+    monkeypatch.setattr(slopes_kernel, "fits", lambda layer: False)
+    without = slopes()
+    assert len(calls) == 1  # by the first of the two
+    for one, other in zip(without, by_kernel, strict=True):
+        assert one.dtype == other.dtype
+        mine, plainly = np.asarray(other, np.float64), np.asarray(one, np.float64)
+        assert np.linalg.norm(mine - plainly) / np.linalg.norm(plainly) < (1e-2 if half else 1e-6)
+
+
+def test_the_kernel_takes_whole_blocks_of_short_numbers_only() -> None:
+    def fits(batch: int, inputs: int, width: int, kind: Any = jnp.float32) -> bool:
+        shapes = ((batch, inputs), (inputs, width), (width,))
+        layer: Any = tuple(jax.ShapeDtypeStruct(shape, kind) for shape in shapes)
+        return slopes_kernel.fits(layer)
+
+    assert fits(256, 6, 256) and fits(64, 11, 16) and fits(256, 6, 384, jnp.bfloat16)
+    assert not fits(100, 6, 256)
+    assert not fits(256, 12, 256)
+    assert not fits(256, 6, 200) and not fits(256, 6, 24) and not fits(256, 6, 8)
+    assert not fits(256, 6, 256, jnp.float64) and not fits(256, 6, 256, jnp.float16)

@@ -115,7 +115,7 @@ def look(folder: Path) -> dict[str, Any]:
     loop.judge(0, 1)
     leaves = [*jax.tree.leaves(loop.program), *jax.tree.leaves(loop.state)]
     mesh, number = run_mesh(8), jnp.asarray(0, jnp.int32)
-    compiled = advance.lower(loop.program, loop.state, number, number, number, learn=True, mesh=mesh).compile()
+    compiled = advance.jitted.lower(loop.program, loop.state, number, number, number, learn=True, mesh=mesh).compile()
     text = compiled.as_text() or ""
     six = build_program(resolve(parse(SIX.split())))
     with jax.default_device(jax.devices()[1]):

@@ -2,7 +2,8 @@
 
 The backward pass computes again what it needs to know of the forward pass instead of keeping it: whether a unit was
 positive, and a normalised unit's value. On a GPU, where memory traffic is what a step's time goes to, a layer of a few
-inputs (the first of every network for a small task) is computed again from those inputs where it can be.
+inputs (the first of every network for a small task) is computed again from those inputs where it can be, and its
+gradient comes from one kernel (`slopes_kernel`) where its sizes fit that.
 """
 
 from __future__ import annotations
@@ -11,15 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hyper_rl import backend
+from hyper_rl import backend, slopes_kernel
 from hyper_rl.products import THIN_INPUTS, affine, affine_backward, as_if_other, sum_over_inputs, wide
+from hyper_rl.slopes_kernel import Column, Layer, normalise_slopes
 
 EPSILON = 1e-5
 """Added to the variance of a layer's units."""
-
-Layer = tuple[Array, Array, Array]
-"""x, W and b."""
-Column = Float[Array, "batch 1"]
 
 
 def hidden(
@@ -75,14 +73,6 @@ def _one_over_root(variance: Column) -> Column:
     return jax.lax.rsqrt(jnp.maximum(variance, 0.0) + EPSILON)
 
 
-def normalise_slopes(dy: Array, units: Array, scale: Column, mean: Column, along: Column) -> Array:
-    """Slopes in a layer before ReLU and normalisation, from `units`, the layer after its normalisation.
-
-    `mean` and `along` are the means over a sample of g and of g times the unit, with g = dy where a unit is positive.
-    """
-    return scale * (jnp.where(units > 0, dy, 0.0) - mean - units * along)
-
-
 @jax.custom_vjp
 def normalised_relu(units: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
     """max(units, 0) of units with mean 0 and variance 1 over each sample."""
@@ -117,8 +107,7 @@ def _thin_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, Layer]:
 
 
 def _thin_backward(layer: Layer, dy: Array) -> Layer:
-    x, weight, _ = layer
-    return affine_backward(None, (x, weight), jnp.where(_again(layer) > 0, dy, jnp.zeros_like(dy)))
+    return _thin_slopes(layer, jnp.where(_again(layer) > 0, dy, jnp.zeros_like(dy)), dy)
 
 
 _thin.defvjp(_thin_forward, _thin_backward)
@@ -138,15 +127,26 @@ def _thin_normalised_forward(x: Array, weight: Array, bias: Array) -> tuple[Arra
 
 def _thin_normalised_backward(saved: tuple[Layer, Column, Column, Array], dy: Array) -> Layer:
     layer, mean, scale, y = saved
-    x, weight, _ = layer
-    dy = dy.astype(mean.dtype)
+    given, dy = dy, dy.astype(mean.dtype)
     # y is there, being what the next layer reads, and says where g is dy and, wherever that is, what the unit is.
     sums = _two_means(jnp.where(y > 0, dy, 0.0), dy * y.astype(mean.dtype))
     units = (_again(layer).astype(mean.dtype) - mean) * scale
-    return affine_backward(None, (x, weight), normalise_slopes(dy, units, scale, *sums).astype(x.dtype))
+    slopes = normalise_slopes(dy, units, scale, *sums).astype(y.dtype)
+    return _thin_slopes(layer, slopes, given, (mean, scale, *sums))
 
 
 _thin_normalised.defvjp(_thin_normalised_forward, _thin_normalised_backward)
+
+
+def _thin_slopes(layer: Layer, slopes: Array, dy: Array, rows: tuple[Column, ...] = ()) -> Layer:
+    """From the slopes before the ReLU; with the kernel from `dy`, those after it, and `slopes` only serve those in x.
+
+    Which are not computed where nobody uses them, as for critics that learn.
+    """
+    dx, *others = affine_backward(None, layer[:2], slopes)
+    if backend.on_gpu() and slopes_kernel.runs_here() and slopes_kernel.fits(layer):
+        others = [*slopes_kernel.weight_slopes(layer, dy, rows)]
+    return dx, others[0], others[1]
 
 
 def _again(layer: Layer) -> Array:

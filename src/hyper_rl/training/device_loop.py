@@ -41,7 +41,7 @@ def init_runs(program: Program, *, mesh: Mesh | None = None) -> RunState:
     return over_runs(jax.vmap(init_run), mesh, (SHARDED,))(program)
 
 
-@partial(jax.jit, static_argnames=("learn", "mesh", "block"), donate_argnames=("state",))
+@partial(backend.DeviceJit, static_argnames=("learn", "mesh", "block"), donate_argnames=("state",))
 def advance(
     program: Program,
     state: RunState,
