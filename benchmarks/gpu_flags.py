@@ -1,12 +1,13 @@
 """One step under each of several XLA settings, measured in turns on one GPU.
 
     python benchmarks/gpu_flags.py --runs 1 128
-    python benchmarks/gpu_flags.py --only concurrent default
+    python benchmarks/gpu_flags.py --only default cublas
 
 Every setting is a process of its own (XLA reads them once), so compiling takes most of the time, some 20 seconds for
 each number of runs. The first one is measured again at the end: what lies between its two figures is noise. A setting
 that this version of XLA does not know, or whose program fails, is a line that says so. Settings are those of GPUs; on
-a CPU they change nothing.
+a CPU they change nothing. The package's own (`backend.SIDE_BY_SIDE`) hold in all of them; `gpu_variants.py` measures a
+step without.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CONCURRENT = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
-LOOPS = "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL"
 SETTINGS = {
     "default": "",
-    "concurrent": CONCURRENT,  # kernels of a command buffer that do not depend on each other run side by side
-    "loops": LOOPS,  # the loop over steps goes into a command buffer, too
-    "concurrent-loops": f"{CONCURRENT} {LOOPS}",
+    "loops": "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL",  # the loop over steps in a command buffer, too
     "fusion-autotuner": "--xla_gpu_experimental_enable_fusion_autotuner=true",
     "multi-output": "--xla_gpu_unsupported_enable_triton_multi_output_fusion=true",
     "block-level": "--xla_gpu_experimental_enable_fusion_block_level_rewriter=true",

@@ -5,8 +5,7 @@
 
 In the package, and here without: `serial` lets no two kernels run side by side, `two-pass` takes the gradient of a thin
 first layer in two passes over it instead of one kernel. Not in the package: `units` computes thin first layers forward
-in a kernel of their own, too (the compiler's reach half the memory's speed), and `halves` takes the runs as two halves,
-step by step beside each other, so that one can fill what the other leaves.
+in a kernel of their own, too (the compiler's reach half the memory's speed).
 """
 
 from __future__ import annotations
@@ -32,11 +31,9 @@ from gpu_kernels import program_parser
 from hyper_rl import backend, hidden_layers, slopes_kernel
 from hyper_rl.products import affine
 from hyper_rl.training import device_loop
-from hyper_rl.training.program import Program, RunState
-from hyper_rl.training.step import step_run
 from speed import WARMUP, make_program, measure
 
-VARIANTS = ("package", "serial", "two-pass", "units", "halves")
+VARIANTS = ("package", "serial", "two-pass", "units")
 ROWS, UNITS, WARPS = 32, 256, 4
 """Of the layer that one block of `units` computes."""
 
@@ -104,28 +101,6 @@ def thin_normalised_with_kernel() -> Callable[..., Array]:
     return thin
 
 
-def advance_in_halves(
-    program: Program, state: RunState, first: Array, last: Array, warmup: Array, *, learn: bool, mesh: Any, block: int
-) -> RunState:
-    """`device_loop.advance` on one device, for an even number of runs."""
-    middle = program.budget.shape[0] // 2
-
-    def halves(tree: Any) -> tuple[Any, Any]:
-        return jax.tree.map(lambda leaf: leaf[:middle], tree), jax.tree.map(lambda leaf: leaf[middle:], tree)
-
-    def whole_block(number: Array, states: tuple[RunState, ...]) -> tuple[RunState, ...]:
-        for k in range(block):
-            step_one = partial(step_run, learn=learn, place=(k + 1) % block if block > 1 else None)
-            step_all = jax.vmap(step_one, in_axes=(0, 0, None, None))
-            step = first + number * block + k
-            states = tuple(step_all(*half, step, warmup) for half in zip(programs, states, strict=True))
-        return states
-
-    programs = halves(program)
-    both = jax.lax.fori_loop(0, (last - first) // block, whole_block, halves(state))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *both)
-
-
 @contextmanager
 def variant(name: str) -> Iterator[None]:
     changed: list[tuple[Any, str, Any]] = []
@@ -136,8 +111,6 @@ def variant(name: str) -> Iterator[None]:
     elif name == "units":
         changed.append((hidden_layers, "_thin", thin_with_kernel()))
         changed.append((hidden_layers, "_thin_normalised", thin_normalised_with_kernel()))
-    elif name == "halves":
-        changed.append((device_loop.advance, "_function", advance_in_halves))
     before = [getattr(owner, field) for owner, field, _ in changed]
     try:
         for owner, field, other in changed:
