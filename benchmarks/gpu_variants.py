@@ -45,7 +45,7 @@ def units_in_one_kernel(layer: slopes_kernel.Layer, rows: tuple[Array, ...] = ()
     """
     x, weight, bias = layer
     (batch, fan_in), width = x.shape, weight.shape[1]
-    units = min(UNITS, width)
+    units = UNITS if width % UNITS == 0 else min(slopes_kernel.UNITS, width)
     return pl.pallas_call(
         partial(_units, fan_in=fan_in, normalised=bool(rows)),
         out_shape=jax.ShapeDtypeStruct((batch, width), x.dtype),

@@ -32,6 +32,23 @@ def test_a_gpu_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend.compiler_options() == backend.SIDE_BY_SIDE
 
 
+def test_whoever_names_the_option_has_decided_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_command_buffer_scheduling_mode=SERIALIZE")
+    assert backend.compiler_options() == {}
+
+
+def test_a_device_of_ones_choice_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with a GPU that is told to compute on its CPU nothing may be written for the GPU."""
+    gpu: Any = SimpleNamespace(platform="gpu", compute_capability="9.0")
+    monkeypatch.setattr(jax, "local_devices", lambda backend=None: jax.devices("cpu") if backend else [gpu])
+    assert backend.on_gpu() and not slopes_kernel.interpreted() and slopes_kernel.runs_here()
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert not backend.on_gpu() and slopes_kernel.interpreted()
+    with jax.default_device("cpu"):
+        assert not backend.on_gpu() and slopes_kernel.interpreted()
+
+
 def test_an_option_that_the_compiler_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "on_gpu", lambda: True)
     monkeypatch.setattr(backend, "SIDE_BY_SIDE", {"xla_gpu_option_of_tomorrow": "yes"})
@@ -67,11 +84,11 @@ def test_whoever_asks_for_full_precision_gets_no_tf32_kernel(precision: str | No
 @pytest.mark.parametrize(("capability", "used"), [("9.0", True), ("8.0", True), ("7.5", False), ("gfx90a", False)])
 def test_the_kernel_is_for_recent_nvidia_gpus(capability: str, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slopes_kernel, "interpreted", lambda: False)
-    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(compute_capability=capability)])
+    monkeypatch.setattr(slopes_kernel, "usable_devices", lambda: [SimpleNamespace(compute_capability=capability)])
     assert slopes_kernel.runs_here() == used
 
 
 def test_no_gpu_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slopes_kernel, "interpreted", lambda: False)
-    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace()])
+    monkeypatch.setattr(slopes_kernel, "usable_devices", lambda: [SimpleNamespace()])
     assert not slopes_kernel.runs_here()

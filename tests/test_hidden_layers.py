@@ -94,6 +94,7 @@ def test_the_kernel_gives_the_slopes_of_the_plain_way(
 ) -> None:
     """Interpreted, of two networks in each of three runs that share their inputs; two blocks of rows and of units."""
     monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: True)
     x, weight, bias, dy = (
         a.astype(jnp.float32) for a in draw((3, 128, 6), (3, 2, 6, 256), (3, 2, 256), (3, 2, 128, 256))
     )

@@ -17,6 +17,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
+from hyper_rl.backend import usable_devices
+
 Layer = tuple[Array, Array, Array]
 """x, W and b."""
 Column = Float[Array, "batch 1"]
@@ -36,14 +38,14 @@ PRECISIONS = (None, "default", "tensorfloat32", "TF32_TF32_F32")
 
 def interpreted() -> bool:
     """Whether the kernel runs step by step as plain JAX, as it must where there is no GPU."""
-    return jax.default_backend() != "gpu"
+    return usable_devices()[0].platform != "gpu"
 
 
 def runs_here() -> bool:
     """Whether this process may use the kernel at all: it is written for recent NVIDIA GPUs, and in TF32."""
     if getattr(jax.config, "jax_default_matmul_precision", None) not in PRECISIONS:
         return False
-    return interpreted() or _capability(jax.devices()[0]) >= OLDEST
+    return interpreted() or _capability(usable_devices()[0]) >= OLDEST
 
 
 def _capability(device: Any) -> float:
@@ -65,7 +67,7 @@ def fits(layer: Layer) -> bool:
 def weight_slopes(
     layer: Layer, dy: Float[Array, "batch n"], rows: tuple[Column, ...] = ()
 ) -> tuple[Float[Array, "fan_in n"], Float[Array, " n"]]:
-    """Slopes in W and b, for a layer that `fits`.
+    """Slopes in W and b, for a layer that `fits`. They cannot be differentiated again.
 
     With `rows` (mean, one over the deviation, mean of g, mean of g times the unit, as `normalise_slopes` has them) of a
     layer that is normalised before its ReLU.

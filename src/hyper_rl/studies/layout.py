@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program
 from hyper_rl.errors import UserError
 from hyper_rl.studies.plan import Group
 from hyper_rl.training.memory import HEADROOM, available, check_fits, estimate
-from hyper_rl.training.sharding import share_evenly, usable_devices
+from hyper_rl.training.sharding import share_evenly
 
 PART_NAME = re.compile(r"-part-\d+$")
 

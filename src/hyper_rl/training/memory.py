@@ -8,12 +8,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from hyper_rl.backend import usable_devices
 from hyper_rl.envs.base import Box
 from hyper_rl.envs.host_task import HostTask
 from hyper_rl.errors import UserError
 from hyper_rl.training.program import Program, RunState, init_run, init_run_from
 from hyper_rl.training.replay import human_bytes
-from hyper_rl.training.sharding import describe, share_evenly, usable_devices
+from hyper_rl.training.sharding import describe, share_evenly
 from hyper_rl.types import tree_bytes
 
 HEADROOM = 0.9

@@ -15,20 +15,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from hyper_rl.backend import usable_devices
+
 AXIS = "runs"
 SHARDED, SHARED = PartitionSpec(AXIS), PartitionSpec()
 """An argument whose leaves all lead with the run axis; one that every device has whole."""
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def usable_devices() -> list[jax.Device]:
-    """All local devices, or the one that `jax.default_device` names."""
-    chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if chosen is None:
-        return jax.local_devices()
-    return [chosen] if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[:1]
 
 
 def share_evenly(runs: int, devices: int) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program, check_precision
 from hyper_rl.errors import UserError, require
 from hyper_rl.report.writers import check_writers, open_writers
@@ -28,7 +29,7 @@ from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Progress, Silent
 from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
 from hyper_rl.training.session import Clock, Rows, train_steps
-from hyper_rl.training.sharding import devices_for, usable_devices
+from hyper_rl.training.sharding import devices_for
 from hyper_rl.training.stopping import watch_for_stop
 from hyper_rl.types import take_run
 
