@@ -125,6 +125,31 @@ def test_the_kernel_gives_the_slopes_of_the_plain_way(
         assert np.linalg.norm(mine - plainly) / np.linalg.norm(plainly) < (1e-2 if half else 1e-6)
 
 
+@pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
+def test_a_gradient_can_be_differentiated_again(normalised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a penalty on a critic's gradient does: with the kernel as without."""
+    x, weight, bias = (a.astype(jnp.float32) for a in draw((64, 6), (6, 32), (32,)))
+
+    def penalty(x: Array, weight: Array, bias: Array) -> Array:
+        def loss(*layer: Array) -> Array:
+            return jnp.square(hidden(*layer, normalised=normalised)).sum()
+
+        slopes = jax.grad(loss, argnums=(0, 1, 2))(x, weight, bias)
+        return jnp.stack([jnp.square(slope).sum() for slope in slopes]).sum()
+
+    def slopes() -> list[Array]:
+        return list(jax.jit(jax.grad(penalty, argnums=(0, 1, 2)))(x, weight, bias))
+
+    here = slopes()
+    monkeypatch.setattr(backend, "on_gpu", lambda: True)
+    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: True)
+    assert slopes_kernel.fits((x, weight, bias))
+    jax.clear_caches()
+    for one, other in zip(here, slopes(), strict=True):
+        apart = np.linalg.norm(np.asarray(one) - np.asarray(other)) / np.linalg.norm(np.asarray(one))
+        assert apart < 4e-6  # five times what it is
+
+
 def test_the_kernel_takes_whole_blocks_of_short_numbers_only() -> None:
     def fits(batch: int, inputs: int, width: int, kind: Any = jnp.float32) -> bool:
         shapes = ((batch, inputs), (inputs, width), (width,))

@@ -107,7 +107,7 @@ def _thin_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, Layer]:
 
 
 def _thin_backward(layer: Layer, dy: Array) -> Layer:
-    return _thin_slopes(layer, jnp.where(_again(layer) > 0, dy, jnp.zeros_like(dy)), dy)
+    return _thin_slopes(layer, dy)
 
 
 _thin.defvjp(_thin_forward, _thin_backward)
@@ -127,26 +127,49 @@ def _thin_normalised_forward(x: Array, weight: Array, bias: Array) -> tuple[Arra
 
 def _thin_normalised_backward(saved: tuple[Layer, Column, Column, Array], dy: Array) -> Layer:
     layer, mean, scale, y = saved
-    given, dy = dy, dy.astype(mean.dtype)
+    full = dy.astype(mean.dtype)
     # y is there, being what the next layer reads, and says where g is dy and, wherever that is, what the unit is.
-    sums = _two_means(jnp.where(y > 0, dy, 0.0), dy * y.astype(mean.dtype))
-    units = (_again(layer).astype(mean.dtype) - mean) * scale
-    slopes = normalise_slopes(dy, units, scale, *sums).astype(y.dtype)
-    return _thin_slopes(layer, slopes, given, (mean, scale, *sums))
+    sums = _two_means(jnp.where(y > 0, full, 0.0), full * y.astype(mean.dtype))
+    return _thin_slopes(layer, dy, (mean, scale, *sums))
 
 
 _thin_normalised.defvjp(_thin_normalised_forward, _thin_normalised_backward)
 
 
-def _thin_slopes(layer: Layer, slopes: Array, dy: Array, rows: tuple[Column, ...] = ()) -> Layer:
-    """From the slopes before the ReLU; with the kernel from `dy`, those after it, and `slopes` only serve those in x.
+def _thin_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...] = ()) -> Layer:
+    """In x, W and b, from those after the ReLU; `rows` of a normalised layer are what `slopes_kernel` says.
 
-    Which are not computed where nobody uses them, as for critics that learn.
+    Those in x are not computed where nobody uses them, as for critics that learn.
     """
-    dx, *others = affine_backward(None, layer[:2], slopes)
+    dx, *others = affine_backward(None, layer[:2], _before_relu(layer, dy, rows))
     if backend.on_gpu() and slopes_kernel.runs_here() and slopes_kernel.fits(layer):
-        others = [*slopes_kernel.weight_slopes(layer, dy, rows)]
+        others = [*_kernel_slopes(layer, dy, rows)]
     return dx, others[0], others[1]
+
+
+def _before_relu(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> Array:
+    units = _again(layer)
+    if not rows:
+        return jnp.where(units > 0, dy, jnp.zeros_like(dy))
+    mean, scale, *sums = rows
+    normal = (units.astype(mean.dtype) - mean) * scale
+    return normalise_slopes(dy.astype(mean.dtype), normal, scale, *sums).astype(units.dtype)
+
+
+@jax.custom_vjp
+def _kernel_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> tuple[Array, Array]:
+    """In W and b. Whoever differentiates a gradient, as a penalty on it does, gets the slopes of the plain way."""
+    return slopes_kernel.weight_slopes(layer, dy, rows)
+
+
+def _plain_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> tuple[Array, Array]:
+    _, dweight, dbias = affine_backward(None, layer[:2], _before_relu(layer, dy, rows))
+    return dweight, dbias
+
+
+_kernel_slopes.defvjp(
+    lambda *given: (_kernel_slopes(*given), given), lambda given, slopes: jax.vjp(_plain_slopes, *given)[1](slopes)
+)
 
 
 def _again(layer: Layer) -> Array:

@@ -67,7 +67,7 @@ def fits(layer: Layer) -> bool:
 def weight_slopes(
     layer: Layer, dy: Float[Array, "batch n"], rows: tuple[Column, ...] = ()
 ) -> tuple[Float[Array, "fan_in n"], Float[Array, " n"]]:
-    """Slopes in W and b, for a layer that `fits`. They cannot be differentiated again.
+    """Slopes in W and b, for a layer that `fits`.
 
     With `rows` (mean, one over the deviation, mean of g, mean of g times the unit, as `normalise_slopes` has them) of a
     layer that is normalised before its ReLU.
