@@ -191,7 +191,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ("train --resume RUN --seeds 1", ("seeds", "RUN was made with")),
         ("evaluate RUN --run 2", ("run", "2", "between 0 and 1")),
         ("evaluate RUN --run -1", ("run", "-1", "between 0 and 1")),
-        ("evaluate RUN --seed -1", ("seed", "-1", "a whole number >= 0")),
+        ("evaluate RUN --seed -1", ("seed", "-1", "between 0 and 4294967295")),
     ],
 )
 def test_an_existing_folder_is_left_as_it_is(

@@ -147,7 +147,8 @@ def by_hand(run: int, rule: str) -> list[float]:
         rewards = [float(t - 2) for t in range(1, length + 1)]
         won = {"info": ended and seed % 2 == 0, "terminated": ended, "reward": max(rewards) > 0}[rule]
         discounted = sum(GAMMAS[run] ** t * reward for t, reward in enumerate(rewards))
-        rows.append((float(won), sum(rewards), float(length), discounted, float(seed % 5)))
+        to_goal = 3 if rule == "reward" else length  # the third step is the first that pays, and not the last
+        rows.append((float(won), sum(rewards), float(to_goal), discounted, float(seed % 5)))
     wins = [row for row in rows if row[0]]
     means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
     means[2] = sum(row[2] for row in wins) / len(wins)

@@ -47,8 +47,8 @@ def play(
     for t, (reward, who) in enumerate(steps):
         last = t == len(steps) - 1
         acted = jnp.asarray(who)
-        episode = take_step(episode, jnp.asarray(reward, float), acted)
-        window = finish_episode(window, episode, jnp.asarray(done and last), jnp.asarray(success and last), acted)
+        episode = take_step(episode, jnp.asarray(reward, float), jnp.asarray(success and last), acted)
+        window = finish_episode(window, episode, jnp.asarray(done and last))
     return window, episode
 
 

@@ -24,13 +24,15 @@ from typing import Any, ClassVar, Self
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
-from hyper_rl.agent_store import SavedAgent, read_saved, write_saved
-from hyper_rl.callbacks import Callback, Evaluation, combine
-from hyper_rl.config import Config, build_program, suggest_capacity
+from hyper_rl.agent_store import Asked, SavedAgent, read_saved, write_saved
+from hyper_rl.bonuses.base import Bonus
+from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
+from hyper_rl.config import Config, build_program
 from hyper_rl.envs.given_env import choose_given
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require_count
-from hyper_rl.settings import Settings, TaskChoice, make_parts
+from hyper_rl.learners.base import Learner
+from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts, require_environments, require_part
 from hyper_rl.training.evaluation import judged_policies
 from hyper_rl.training.loop import Loop
 from hyper_rl.training.loops import open_loop
@@ -84,10 +86,13 @@ class OffPolicyAgent:
                 raise UserError(f"{name}: not a setting; there are {', '.join(sorted(known))}")
         if self.method == "exploit" and bonus is not None:
             raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
+        require_part("learner", learner, Learner, "TD3(lr=1e-3)")
+        require_part("bonus", bonus, Bonus, "ICM()")
+        require_environments(env, env_kwargs, eval_env, success)
         choice = choose_given(env, env_kwargs, eval_env, horizon, success)
         by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
         made, made_bonus = make_parts(choice, preset, self.method, *by_name)
-        self._settings: Settings | None = Settings(
+        chosen = Settings(
             choice=choice,
             learner=learner if isinstance(learner, eqx.Module) else made,
             bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
@@ -102,7 +107,8 @@ class OffPolicyAgent:
             **settings,
         )
         self._choice: TaskChoice | None = choice
-        self._config = self._settings.config()  # refuse what cannot work now, not at `learn`
+        self._config = chosen.config()  # refuse what cannot work now, not at `learn`
+        self._asked = Asked(warmup, capacity)
         self._saved: SavedAgent | None = None
         self._start_over()
 
@@ -111,6 +117,7 @@ class OffPolicyAgent:
         self._clock = Clock(0, 0)
         self._act: Act | None = None
         self._evaluated = 0
+        self._closed = False
         self._interface = Interface.of(self._config, None if self._choice is None else self._choice.reader)
         self.curve: Rows = []
         """One row per evaluation so far."""
@@ -138,11 +145,15 @@ class OffPolicyAgent:
         evaluation and stops by returning False. `log_interval`: evaluations between two printed lines. An interrupted
         call (Ctrl-C) leaves the agent whole, after at most a second more of training; another call goes on.
         """
-        # 1e5 is how people write it.
-        steps = int(total_timesteps) if float(total_timesteps).is_integer() else total_timesteps
-        require_count("total_timesteps", steps)  # type: ignore[arg-type]
-        loop = self._prepare(int(steps))
-        config, clock, ask = self._config, self._clock, combine(callback)
+        steps, callbacks = as_steps("total_timesteps", total_timesteps), list_callbacks(callback)
+        require_count("log_interval", 0 if log_interval is None else log_interval, low=0)
+        if self._closed:
+            raise UserError("learn: the agent was closed, and its environment with it; give it one with set_env")
+        for one in callbacks:
+            if isinstance(one, Saver):
+                one.before_learning(self._clock.step)
+        loop = self._prepare(steps)
+        config, clock, ask = self._config, self._clock, combine(callbacks)
         label = f"{self.method} on {config.task}"
         shown = show_progress(label, config.steps, clock.step, sys.stderr) if progress_bar else nullcontext(Silent())
 
@@ -195,7 +206,7 @@ class OffPolicyAgent:
         loop = self._running()
         policy = take_run(judged_policies(loop.program, loop.state), 0)
         whole = None if policy_only else loop
-        write_saved(Path(path), self._config, self._clock, self.curve, policy, whole, overwrite=overwrite)
+        write_saved(Path(path), self._config, self._clock, self.curve, policy, whole, self._asked, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None, *, eval_env: Any = None) -> Self:
@@ -210,11 +221,12 @@ class OffPolicyAgent:
         if method != wanted.method:
             raise UserError(f"{path}: an agent of {method!r}, not of {wanted.method!r}; hyper_rl.load takes any")
         made: Any = object.__new__(wanted)
-        made._settings, made._choice, made._saved, made._config = None, None, saved, saved.config
+        made._choice, made._saved, made._config, made._asked = None, saved, saved.config, saved.asked
+        require_environments(env, None, eval_env, None)
         if env is not None:
             made._choice = saved.fit(choose_given(env, None, eval_env, saved.horizon, saved.success))
         made._start_over()
-        made._clock = Clock(saved.step, saved.evaluations)
+        made._clock = Clock(saved.step, len(saved.curve))
         made.curve = list(saved.curve)
         return made
 
@@ -224,16 +236,18 @@ class OffPolicyAgent:
         host = self._config.host
         if host is None:
             raise UserError(f"set_env: {self._config.task} runs compiled; make a new agent for another task")
+        require_environments(env, None, eval_env, None)
         choice = choose_given(env, None, eval_env, host["horizon"], host["success"])
         if choice.source is None or not same_spaces(choice.spec, loop.program.spec):
             raise UserError(f"set_env: {choice.name} has other spaces than {self._config.task}")
         loop.change_source(choice.source, self._clock.step)  # type: ignore[attr-defined]
-        self._choice = choice
+        self._choice, self._closed = choice, False
 
     def close(self) -> None:
-        """Close the environments this agent has made; one that was given stays open."""
+        """Close the environments this agent has made; one that was given stays open. It learns no more after that."""
         if self._loop is not None:
             self._loop.close()
+        self._closed = self._config.host is not None  # a compiled task has nothing that could be closed
 
     def _current_act(self) -> Act:
         if self._loop is None and self._saved is not None:
@@ -247,32 +261,32 @@ class OffPolicyAgent:
         """The loop, begun or brought back to where it was saved."""
         if self._loop is not None:
             return self._loop
-        if self._saved is not None and not self._saved.whole:
-            raise UserError(f"{self._saved.folder}: holds a policy alone; only an agent that was saved whole goes on")
-        if self._choice is None:
-            assert self._saved is not None
-            self._choice = self._saved.choose_task()
+        if self._saved is not None:
+            self._saved.require_whole()
+            self._choice = self._choice or self._saved.choose_task()
+        assert self._choice is not None
         program = build_program(self._config)
         check_fits(program, 1)
         loop = open_loop(self._config, program, source=self._choice.source)
-        if self._saved is not None:
-            self._saved.restore(loop)
+        if self._saved is not None and self._clock.step > 0:  # before the first step there is nothing to bring back
+            self._clock = self._saved.restore(loop)
+            self.curve = [row for row in self.curve if row["step"] <= self._clock.step]
         self._loop = loop
         return loop
 
     def _prepare(self, more: int) -> Loop:
         """Set the budget. The first one decides warm-up, the schedule of p and the size of the replay."""
-        if self._clock.step == 0 and self._settings is not None:
-            self.close()
-            self._loop = None
-            self._config = dataclasses.replace(self._settings, steps=more).config()
+        if self._clock.step == 0:
+            if self._saved is not None:
+                self._saved.require_whole()
+            config = self._asked.first_budget(self._config, more)
+            if self._loop is not None:
+                self._loop.close()
+            self._loop, self._config = None, config
             return self._running()
-        loop, steps = self._running(), self._clock.step + more
-        fixed = self._settings is not None and self._settings.capacity is not None
-        capacity = self._config.capacity if fixed else max(self._config.capacity, suggest_capacity(steps))
-        self._config = dataclasses.replace(self._config, steps=steps, capacity=capacity)
-        self._config.check()
-        if capacity != loop.program.capacity:
+        loop = self._running()
+        self._config = self._asked.longer_budget(self._config, self._clock.step + more)
+        if self._config.capacity != loop.program.capacity:
             loop.adopt(build_program(self._config), self._clock.step)
         return loop
 

@@ -1,25 +1,74 @@
 """An agent object on disk: an agent folder (`agent_file`) and, when it was saved whole, the files of a run folder.
 
-A whole one is a run folder that has not finished, so `hyper-rl train --resume` can go on with it too.
+A whole one is a run folder that has not finished, so `hyper-rl train --resume` can go on with it too. It then writes
+checkpoints and `runs/0/agent`, and leaves what was saved at first as it was: so the newest checkpoint says where the
+agent stands, and the policy is that of its step.
+
+asked.json    what somebody has set of that which otherwise follows from the first budget
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import re
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyper_rl.config import Config, check_precision, require_named_task
+from safetensors import SafetensorError
+
+from hyper_rl.config import Config, build_parts, check_precision, make_learner, require_named_task
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError
-from hyper_rl.settings import TaskChoice, choose_task
-from hyper_rl.training.agent_file import Agent, read_agent, write_agent
-from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
+from hyper_rl.methods.policies import make_policies
+from hyper_rl.report.render.stored_learners import read_learners
+from hyper_rl.settings import TaskChoice, choose_task, fitting_capacity, fitting_warmup
+from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, write_agent
+from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
-from hyper_rl.training.run_folder import RunFolder
+from hyper_rl.training.run_folder import LOCK, RunFolder
 from hyper_rl.training.session import Clock, Rows
+from hyper_rl.types import take_run
+
+ASKED_FILE = "asked.json"
+OURS = re.compile(
+    r"(agent|config|asked|result|timing)\.json|policy\.safetensors|(curve|visits)\.csv|\.[a-z]+\.[a-z]+\.writing"
+    r"|checkpoint/(damaged-|\.writing-)?step-\d+(-\d+)*/(checkpoint\.json|state\.safetensors)"
+    r"|runs/0/agent/(agent\.json|policy\.safetensors)"
+)
+"""What `save`, and `hyper-rl train --resume` after it, write into the folder of an agent."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody has set of that which otherwise follows from the budget; None: nobody has."""
+
+    warmup: int | None = None
+    capacity: int | None = None
+
+    def first_budget(self, config: Config, steps: int) -> Config:
+        """`config` as it is for a first budget of `steps`."""
+        warmup = fitting_warmup(config.preset, config.learner, steps) if self.warmup is None else self.warmup
+        capacity = self._capacity(config, steps)
+        made = dataclasses.replace(config, steps=steps, schedule_steps=steps, warmup=warmup, capacity=capacity)
+        made.check()
+        return made
+
+    def longer_budget(self, config: Config, steps: int) -> Config:
+        """`config` for `steps` in all: the schedule stays, the replay may grow."""
+        made = dataclasses.replace(config, steps=steps, capacity=max(config.capacity, self._capacity(config, steps)))
+        made.check()
+        return made
+
+    def _capacity(self, config: Config, steps: int) -> int:
+        if self.capacity is not None:
+            return self.capacity
+        learner = make_learner(config.learner, config.learner_options, config.normalise_observations)
+        return fitting_capacity(config.method, learner, steps)
 
 
 @dataclass(frozen=True)
@@ -31,8 +80,9 @@ class SavedAgent:
     config: Config
     whole: bool
     step: int
-    evaluations: int
     curve: Rows
+    """Up to that step."""
+    asked: Asked
 
     @property
     def horizon(self) -> int | None:
@@ -61,58 +111,188 @@ class SavedAgent:
             success=None if host is None else host["success"],
         )
 
-    def restore(self, loop: Loop) -> None:
+    def require_whole(self) -> None:
+        """Refuse to go on where that cannot be exact."""
+        if not self.whole:
+            raise UserError(f"{self.folder}: holds a policy alone; only an agent that was saved whole goes on")
         check_precision(self.config)
+
+    def restore(self, loop: Loop) -> Clock:
+        """Where it stands now: at the newest checkpoint that is whole."""
         folder = RunFolder(self.folder)
-        loaded = read_newest(folder.checkpoints, loop.template, folder.curve, lambda line: None)
+        loaded = read_newest(folder.checkpoints, loop.template, folder.curve, warnings.warn)
         if loaded is None:
             raise UserError(f"{self.folder}: holds no checkpoint")
         tree, extra, position = loaded
+        if position.step > self.step:
+            raise UserError(f"{self.folder}: was at step {self.step} and is at step {position.step} now; load it again")
         loop.restore(Stored(tree, extra), position.step)
+        return Clock(position.step, position.evaluations)
 
 
 def write_saved(
-    path: Path, config: Config, clock: Clock, curve: Rows, policy: Any, loop: Loop | None, *, overwrite: bool
+    path: Path,
+    config: Config,
+    clock: Clock,
+    curve: Rows,
+    policy: Any,
+    loop: Loop | None,
+    asked: Asked,
+    *,
+    overwrite: bool,
 ) -> None:
     """Under a temporary name first: a folder with the final name is complete."""
-    if path.exists() and not overwrite:
-        raise UserError(f"path: {path} exists already; choose another, or give overwrite=True")
-    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
+    require_free("path", path, overwrite=overwrite)
+    final = Path(os.path.abspath(path))
+    temporary = final.with_name(f".{final.name}.writing-{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"path: {path} cannot be created ({error.strerror})") from None
-    write_agent(temporary, config, 0, clock.step, policy)
-    if loop is not None:
-        folder = RunFolder(temporary)
-        folder.config.write_text(config.to_json())
-        folder.start_curve()
-        folder.append_curve(curve)
-        size = folder.curve.stat().st_size
-        position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
-        stored = loop.store(clock.step)
-        write_checkpoint(folder.checkpoints, stored.tree, position, 1, stored.extra)
-    if path.exists():
-        old = path.with_name(f".{path.name}.replaced-{os.getpid()}")
-        path.rename(old)
-        temporary.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        temporary.rename(path)
+        write_agent(temporary, config, 0, clock.step, policy)
+        if loop is not None:
+            _write_run(RunFolder(temporary), config, clock, curve, loop, asked)
+        require_free("path", path, overwrite=overwrite)  # once more: writing a large replay takes a while
+        _move(temporary, final)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"path: {path} cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write_run(folder: RunFolder, config: Config, clock: Clock, curve: Rows, loop: Loop, asked: Asked) -> None:
+    folder.config.write_text(config.to_json())
+    (folder.path / ASKED_FILE).write_text(json.dumps(dataclasses.asdict(asked), indent=2) + "\n")
+    folder.start_curve()
+    folder.append_curve(curve)
+    size = folder.curve.stat().st_size
+    position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
+    stored = loop.store(clock.step)
+    write_checkpoint(folder.checkpoints, stored.tree, position, 1, stored.extra)
+
+
+def _move(temporary: Path, final: Path) -> None:
+    if not final.exists():
+        temporary.rename(final)
+        return
+    old = final.with_name(f".{final.name}.replaced-{os.getpid()}")
+    final.rename(old)
+    try:
+        temporary.rename(final)
+    except OSError:
+        old.rename(final)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def require_free(field: str, path: Path, *, overwrite: bool) -> None:
+    """Refuse a path where an agent cannot be saved, or where something else than a saved agent would be lost."""
+    require_place(field, path)
+    if not os.path.lexists(path) or _is_empty_folder(path):
+        return
+    if not overwrite:
+        raise UserError(f"{field}: {path} exists already; choose another, or give overwrite=True")
+    if not is_saved_agent(path):
+        raise UserError(f"{field}: {path} is not an agent that was saved, and is not replaced; choose another")
+    RunFolder(path).remove_left_lock()
+    foreign = first_foreign(path)
+    if foreign == LOCK:
+        raise UserError(f"{field}: {path} is being trained by another process; wait for it, or choose another")
+    if foreign is not None:
+        raise UserError(f"{field}: {path} also holds {foreign}, which would be lost; move it away, or choose another")
+
+
+def require_place(field: str, path: Path) -> None:
+    """Refuse a path that no folder can have."""
+    there = next((parent for parent in Path(os.path.abspath(path)).parents if os.path.lexists(parent)), Path("/"))
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        why = "not writable" if there.is_dir() else "not a folder"
+        raise UserError(f"{field}: {path} cannot be created ({there} is {why})")
+
+
+def is_saved_agent(path: Path) -> bool:
+    """A folder, not a link to one, whose agent.json is one of this package."""
+    try:
+        meta = json.loads((path / META_FILE).read_text())
+    except (OSError, ValueError):
+        return False
+    ours = isinstance(meta, dict) and {"format_version", "task", "method", "learner", "step"} <= set(meta)
+    return ours and not path.is_symlink()
+
+
+def first_foreign(path: Path) -> str | None:
+    """Something in the folder of an agent that this package has not written there."""
+    for place, folders, files in os.walk(path):
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        for name in sorted(files + links):
+            inside = (Path(place) / name).relative_to(path).as_posix()
+            if not OURS.fullmatch(inside):
+                return inside
+    return None
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
 def read_saved(path: Path) -> SavedAgent:
+    """What is in the folder, as it stands: the command may have trained on since it was saved."""
     agent = read_agent(path)
     folder = RunFolder(path)
-    meta = agent.meta
     if not folder.config.is_file():
-        config = _config_of_policy(meta)
-        return SavedAgent(path, agent, config, False, meta["step"], 0, [])
+        return SavedAgent(path, agent, _config_of_policy(agent.meta), False, agent.meta["step"], [], Asked())
     config = Config.from_json(folder.config.read_text(), str(folder.config))
-    columns = folder.read_curve()
-    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
-    return SavedAgent(path, agent, config, True, meta["step"], len(rows), rows)
+    newest = current_agent(path)
+    if newest is None:
+        agent = _agent_in_checkpoint(agent, folder, config)
+    elif newest != path:
+        agent = read_agent(newest)
+    step = agent.meta["step"]
+    try:
+        columns = folder.read_curve()
+        rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+        curve = [row for row in rows if row["step"] <= step]
+        asked = _read_asked(path, config, step)
+    except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise UserError(f"{path}: not readable ({error})") from None
+    return SavedAgent(path, agent, config, True, step, curve, asked)
+
+
+def current_agent(path: Path) -> Path | None:
+    """Where the policy of the newest checkpoint lies: in `path` itself, or where `hyper-rl train --resume` left it.
+
+    None: in the checkpoint alone, because the command was killed before it wrote an agent.
+    """
+    folder = RunFolder(path)
+    steps = [name.removeprefix("step-") for name in (found.name for found in list_checkpoints(folder.checkpoints))]
+    newest = max((int(step) for step in steps if step.isdigit()), default=None)
+    if newest is None:
+        return path
+    return next((place for place in (path, folder.agent(0)) if _step_of(place) == newest), None)
+
+
+def _step_of(agent: Path) -> int | None:
+    try:
+        return int(json.loads((agent / META_FILE).read_text())["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _agent_in_checkpoint(saved: Agent, folder: RunFolder, config: Config) -> Agent:
+    """`saved` with the policy, and at the step, of the newest checkpoint that is whole."""
+    check_precision(config)
+    learners, step = read_learners(folder, config, 0)
+    bounded = config.lengths == "bounded"
+    judged = make_policies(config.method, config.p_start, config.p_end, bounded=bounded).judged
+    policy = build_parts(config).learner.policy(take_run(learners, judged))
+    return dataclasses.replace(saved, policy=policy, meta={**saved.meta, "step": step})
+
+
+def _read_asked(path: Path, config: Config, step: int) -> Asked:
+    file = path / ASKED_FILE
+    if file.is_file():
+        return Asked(**json.loads(file.read_text()))
+    # Saved before there was such a file: what a first budget decides is taken as set, where it is still to come.
+    return Asked() if step > 0 else Asked(config.warmup, config.capacity)
 
 
 def _config_of_policy(meta: dict[str, Any]) -> Config:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyper_rl.errors import require, require_choice, require_count
+from hyper_rl.agent_store import first_foreign, require_free, require_place
+from hyper_rl.errors import UserError, require, require_choice, require_count
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,29 @@ class Evaluation:
 Callback = Callable[[Evaluation], Any]
 
 
-def combine(callbacks: Callback | Sequence[Callback] | None) -> Callable[[Evaluation], bool]:
-    """All of them are asked; one False stops."""
+class Saver:
+    """A callback that writes: it is asked before training whether it can, and must not find out hours later."""
+
+    def before_learning(self, step: int) -> None:
+        """Refuse what would be in the way. `step`: environment steps already taken."""
+        raise NotImplementedError
+
+
+def list_callbacks(callbacks: Any) -> list[Callback]:
+    """One, several or none."""
     if callbacks is None:
-        return lambda evaluation: True
-    listed = [callbacks] if callable(callbacks) else list(callbacks)
-    return lambda evaluation: all([one(evaluation) is not False for one in listed])
+        return []
+    if callable(callbacks):
+        return [callbacks]
+    listed = list(callbacks) if isinstance(callbacks, Iterable) else []
+    fine = isinstance(callbacks, Iterable) and all(callable(one) for one in listed)
+    require(fine, "callback", callbacks, "a function that takes an Evaluation, or a list of such functions")
+    return listed
+
+
+def combine(callbacks: Sequence[Callback]) -> Callable[[Evaluation], bool]:
+    """All of them are asked; one False stops."""
+    return lambda evaluation: all([one(evaluation) is not False for one in callbacks])
 
 
 class StopAtSuccess:
@@ -53,37 +71,62 @@ class StopAtSuccess:
         return self._running < self._wanted
 
 
-class SaveCheckpoints:
-    """Save the whole agent every `every` evaluations, keeping the newest `keep`."""
+class SaveCheckpoints(Saver):
+    """Save the whole agent every `every` evaluations, keeping the newest `keep`.
 
-    def __init__(self, folder: str | Path, every: int = 10, keep: int = 2) -> None:
+    Agents of the same steps that another run has saved in `folder` are replaced only with `overwrite`.
+    """
+
+    def __init__(self, folder: str | Path, every: int = 10, keep: int = 2, *, overwrite: bool = False) -> None:
         require_count("every", every)
         require_count("keep", keep)
         self._folder, self._every, self._keep, self._seen = Path(folder), every, keep, 0
+        self._overwrite = overwrite
         self._saved: list[Path] = []
+
+    def before_learning(self, step: int) -> None:
+        require_place("folder", self._folder / "step-N")
+        for path in sorted(self._folder.glob("step-*")):
+            number = path.name.removeprefix("step-")
+            if not (number.isdigit() and int(number) > step) or path in self._saved:
+                continue  # what this run will not come to, or has written itself
+            if not self._overwrite:
+                raise UserError(
+                    f"folder: {self._folder} holds {path.name} of another run; choose another, or give overwrite=True"
+                )
+            require_free("folder", path, overwrite=True)
 
     def __call__(self, evaluation: Evaluation) -> None:
         self._seen += 1
         if self._seen % self._every:
             return
         path = self._folder / f"step-{evaluation.step:012d}"
-        evaluation.save(path, overwrite=True)
-        self._saved.append(path)
+        evaluation.save(path, overwrite=self._overwrite or path in self._saved)
+        self._saved = [*(one for one in self._saved if one != path), path]
         while len(self._saved) > self._keep:  # only what this callback wrote itself
-            shutil.rmtree(self._saved.pop(0), ignore_errors=True)
+            old = self._saved.pop(0)
+            if first_foreign(old) is None:
+                shutil.rmtree(old, ignore_errors=True)
 
 
-class SaveBest:
-    """Keep the policy of the best evaluation so far, by success and then return, or by return alone."""
+class SaveBest(Saver):
+    """Keep the policy of the best evaluation so far, by success and then return, or by return alone.
 
-    def __init__(self, folder: str | Path, by: str = "success") -> None:
+    An agent that is in `folder` already, and that this object has not saved, is replaced only with `overwrite`.
+    """
+
+    def __init__(self, folder: str | Path, by: str = "success", *, overwrite: bool = False) -> None:
         require_choice("by", by, ("success", "return"))
-        self._folder, self._by = Path(folder), by
+        self._folder, self._by, self._overwrite = Path(folder), by, overwrite
         self.best: tuple[float, float] = (-math.inf, -math.inf)
         """(by, return) of the best one."""
+
+    def before_learning(self, step: int) -> None:
+        require_free("folder", self._folder, overwrite=self._overwrite)
 
     def __call__(self, evaluation: Evaluation) -> None:
         score = (evaluation.metrics[self._by], evaluation.metrics["return"])
         if score > self.best:
+            evaluation.save(self._folder, policy_only=True, overwrite=self._overwrite)
             self.best = score
-            evaluation.save(self._folder, policy_only=True, overwrite=True)
+            self._overwrite = True  # from here on what is there is its own

@@ -6,25 +6,29 @@ The command and the agent objects both come through here, so that a default mean
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 
+from hyper_rl.bonuses.base import Bonus
 from hyper_rl.bonuses.registry import BONUSES
-from hyper_rl.config import Config, options_of, suggest_capacity
+from hyper_rl.config import LARGEST_SEED, Config, options_of, suggest_capacity
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.envs.host_env import EnvSource
+from hyper_rl.envs.host_env import SUCCESS_RULES, EnvSource
 from hyper_rl.envs.host_task import spec_to_json
 from hyper_rl.envs.observation_reader import Reader, read_observations
 from hyper_rl.envs.registry import TaskEntry, any_environment, entry_of_id, find_task, is_gymnasium_id
 from hyper_rl.envs.space_json import spaces_to_json
-from hyper_rl.errors import UserError, require_choice, require_count, require_probability
+from hyper_rl.errors import UserError, require, require_choice, require_count, require_probability
+from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.methods.explorer_reward import BONUS_SCALES, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
-from hyper_rl.presets import Preset, find_preset
+from hyper_rl.presets import PRESETS, Preset, find_preset
 from hyper_rl.types import precision
 
 BACKENDS = ("jax", "mujoco", "gymnasium")
@@ -165,40 +169,38 @@ class Settings:
 
     def config(self) -> Config:
         """Every number written out and checked."""
-        require_choice("method", self.method, METHODS)
+        self._check_kinds()
         learner_name = LEARNERS.name_of(self.learner)
         preset = find_preset(self.preset, learner_name)
         deep = learner_name != "tabular_q"
         steps = self.steps if self.steps is not None else self.choice.entry.steps
         require_count("steps", steps)
         horizon = self.choice.horizon
-        p_start = self.p_start if self.p_start is not None else 1 - self.learner.gamma  # type: ignore[attr-defined]
+        usual_p = 1 - self.learner.gamma  # type: ignore[attr-defined]
+        p_start = as_number("p_start", usual_p if self.p_start is None else self.p_start)
         p_end = parse_p_end(self.p_end, horizon, preset.p_end if deep else "1/H")
         require_probability("p_start", p_start)
         require_probability("p_end", p_end)
-        warmup = self.warmup if self.warmup is not None else default_warmup(preset, steps) if deep else 0
         options = self.method == "lesson"
-        needs_replay = options or self.learner.batch_size > 0  # type: ignore[attr-defined]
-        capacity = self.capacity if self.capacity is not None else suggest_capacity(steps) if needs_replay else 1
         config = Config(
             task=self.choice.name,
             method=self.method,
             learner=learner_name,
             bonus="none" if self.bonus is None else BONUSES.name_of(self.bonus),
             preset=self.preset,
-            betas=tuple(float(beta) for beta in self.betas),
-            seeds=self.seeds,
+            betas=tuple(as_number("beta", beta) for beta in self.betas),
+            seeds=tuple(as_seed(seed) for seed in self.seeds),
             steps=steps,
             schedule_steps=steps,
-            warmup=warmup,
+            warmup=self.warmup if self.warmup is not None else fitting_warmup(self.preset, learner_name, steps),
             eval_every=self.eval_every,
             eval_episodes=self.eval_episodes,
-            p_start=float(p_start),
-            p_end=float(p_end),
+            p_start=p_start,
+            p_end=p_end,
             lengths=self.lengths,
-            bonus_scale=self.bonus_scale or preset.bonus_scale,
-            reward_scale=self.reward_scale or preset.reward_scale,
-            capacity=capacity,
+            bonus_scale=preset.bonus_scale if self.bonus_scale is None else self.bonus_scale,
+            reward_scale=preset.reward_scale if self.reward_scale is None else self.reward_scale,
+            capacity=self.capacity if self.capacity is not None else fitting_capacity(self.method, self.learner, steps),
             task_options=dict(self.choice.options),
             learner_options=options_of(greedy_unless_alone(self.learner, self.method)),
             bonus_options={} if self.bonus is None else options_of(self.bonus),
@@ -211,6 +213,18 @@ class Settings:
         )
         config.check()
         return config
+
+    def _check_kinds(self) -> None:
+        """From Python anything can come; what is of the wrong kind would fail far away, or mean something else."""
+        require_word("method", self.method, METHODS)
+        require_word("preset", self.preset, PRESETS)
+        require_word("lengths", self.lengths, ("bounded", "plain"))
+        for name, allowed in (("bonus_scale", BONUS_SCALES), ("reward_scale", get_args(RewardScale))):
+            if getattr(self, name) is not None:
+                require_word(name, getattr(self, name), allowed)
+        switch = self.normalise_observations
+        require(switch is None or isinstance(switch, bool), "normalise_observations", switch, "True, False or left out")
+        require(isinstance(self.lesson, LessonOptions), "lesson", self.lesson, "a LessonOptions(...)")
 
     def _normalises(self, preset: Preset, deep: bool) -> bool:
         if self.normalise_observations is not None:
@@ -227,9 +241,15 @@ def greedy_unless_alone(learner: eqx.Module, method: str) -> eqx.Module:
     return type(learner)(**{**options_of(learner), "epsilon_start": 0.0, "epsilon_end": 0.0})
 
 
-def default_warmup(preset: Preset, steps: int) -> int:
-    """The preset's, but never more than its share of a short budget."""
-    return min(preset.warmup, int(preset.warmup_share * steps))
+def fitting_warmup(preset: str, learner: str, steps: int) -> int:
+    """The preset's, but never more than its share of a short budget; tables need none."""
+    chosen = find_preset(preset, learner)
+    return 0 if learner == "tabular_q" else min(chosen.warmup, int(chosen.warmup_share * steps))
+
+
+def fitting_capacity(method: str, learner: Any, steps: int) -> int:
+    needs_replay = method == "lesson" or learner.batch_size > 0
+    return suggest_capacity(steps) if needs_replay else 1
 
 
 def parse_p_end(value: str | float | None, horizon: int, default: str | float) -> float:
@@ -237,8 +257,8 @@ def parse_p_end(value: str | float | None, horizon: int, default: str | float) -
     if isinstance(value, str) and value.replace(" ", "").upper() == "1/H":
         return 1 / horizon
     try:
-        return float(value)
-    except ValueError:
+        return as_number("p_end", float(value) if isinstance(value, str) else value)
+    except (ValueError, UserError):
         raise UserError(f"p_end: got {value!r}, must be a probability in (0, 1] or 1/H") from None
 
 
@@ -247,10 +267,11 @@ def make_parts(
 ) -> tuple[eqx.Module, eqx.Module | None]:
     """Learner and bonus by name, as the preset sets them."""
     require_choice("method", method, METHODS)
-    learner_name = learner or fitting_learner(choice)
+    require_word("preset", preset, PRESETS)
+    learner_name = fitting_learner(choice) if learner is None else learner
     require_choice("learner", learner_name, LEARNERS)
     chosen = find_preset(preset, learner_name)
-    bonus_name = bonus or fitting_bonus(learner_name)
+    bonus_name = fitting_bonus(learner_name) if bonus is None else bonus
     require_choice("bonus", bonus_name, BONUSES)
     if method == "exploit" and bonus is not None:
         raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
@@ -258,3 +279,62 @@ def make_parts(
     if method == "exploit":
         return made, None
     return made, chosen.bonuses[bonus_name] if bonus_name in chosen.bonuses else BONUSES[bonus_name]()
+
+
+def require_part(field: str, value: object, kind: type[Learner] | type[Bonus], example: str) -> None:
+    """A class, a number or a dictionary would otherwise be taken for "nothing said"."""
+    # The class itself has all that its objects have, so the protocol alone would let it pass.
+    configured = isinstance(value, eqx.Module) and isinstance(value, kind)
+    fine = value is None or isinstance(value, str) or configured
+    require(fine, field, value, f"a name, or a configured object such as {example}")
+
+
+def require_environments(env: Any, env_kwargs: Any, eval_env: Any, success: Any) -> None:
+    """What comes with an environment must be of the right kind, and must not be ignored."""
+    named = isinstance(env_kwargs, Mapping) and all(isinstance(name, str) for name in env_kwargs)
+    require(env_kwargs is None or named, "env_kwargs", env_kwargs, "a dictionary of keyword arguments")
+    if success is not None:
+        require_word("success", success, SUCCESS_RULES)
+    if eval_env is None:
+        return
+    makes = callable(eval_env) and not _is_environment(eval_env)
+    require(makes, "eval_env", eval_env, "a function that makes environments; several are judged in at once")
+    alone = env is None or isinstance(env, str) or (callable(env) and not _is_environment(env))
+    needless = "left out unless env is an environment object; what an id or a function makes is judged in, too"
+    require(not alone, "eval_env", eval_env, needless)
+
+
+def _is_environment(value: Any) -> bool:
+    """An environment, not its class, which makes some; Gymnasium need not be installed to ask."""
+    return not isinstance(value, type) and hasattr(value, "reset") and hasattr(value, "step")
+
+
+def require_word(field: str, value: object, allowed: Iterable[str]) -> None:
+    names = sorted(allowed)
+    require(isinstance(value, str), field, value, f"one of {', '.join(names)}")
+    require_choice(field, str(value), names)
+
+
+def as_number(field: str, value: Any) -> float:
+    try:
+        if isinstance(value, (str, bytes, bool)):  # float() takes them, nobody means them
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{field}: got {value!r}, must be a number") from None
+
+
+def as_steps(field: str, value: Any) -> int:
+    """1e5 is how people write it."""
+    whole = as_number(field, value).is_integer()
+    require(whole and value >= 1, field, value, "a whole number >= 1")
+    return int(value)
+
+
+def as_seed(value: Any) -> int:
+    try:
+        seed = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        seed = -1
+    require(0 <= seed <= LARGEST_SEED, "seed", value, f"a whole number between 0 and {LARGEST_SEED}")
+    return seed

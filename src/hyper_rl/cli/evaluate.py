@@ -15,6 +15,7 @@ import tyro
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
 from hyper_rl.config import Config, make_task, require_named_task
+from hyper_rl.envs.base import Box, Discrete
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
@@ -23,6 +24,9 @@ from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
 from hyper_rl.training.host_evaluation import HostJudge
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.types import stack_runs
+
+SEEDS = 2**32
+"""As many as random numbers tell apart."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,11 @@ class EvaluateOptions:
 
 def run_evaluate(options: EvaluateOptions) -> int:
     require_count("episodes", options.episodes)
-    require_count("seed", options.seed, low=0)
+    require(0 <= options.seed < SEEDS, "seed", options.seed, f"between 0 and {SEEDS - 1}")
+    require_count("env_workers", options.env_workers, low=0)
     config, wanted, agents = find_agents(options.folder, options.run)
     choice = where_to_judge(config, options.backend, options.env_module)
+    check_fit(agents, choice)
     judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
     entries = [
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
@@ -98,15 +104,30 @@ def where_to_judge(config: Config, backend: str | None, env_module: str | None) 
     trained_on = "jax" if host is None else "mujoco"
     chosen = backend or trained_on
     same = (chosen == "jax") == (host is None)
+    options = dict(config.task_options)
+    horizon = host["horizon"] if host is not None else options.pop("horizon", None)
     choice = choose_task(
         config.task,
         backend=chosen,
-        options=config.task_options if same else {},
-        horizon=host["horizon"] if host is not None and same else None,
+        options=options,  # of the other version too, or it would be another task; one that it has not is refused
+        horizon=horizon,
         env_module=env_module or (host["module"] if host is not None and same else None),
         success=host["success"] if host is not None and same else None,
     )
     return choice
+
+
+def check_fit(agents: list[Agent], choice: TaskChoice) -> None:
+    """A policy for other observations or actions would be judged on what it reads by mistake, or fail in the middle."""
+    for agent in agents:
+        for what in ("observation", "action"):
+            there, own = getattr(choice.spec, what), getattr(agent.task.spec, what)
+            if _size(there) != _size(own):
+                raise UserError(f"backend: {choice.name} has {there} as {what} there, the agent is made for {own}")
+
+
+def _size(space: Box | Discrete) -> tuple[str, int]:
+    return ("numbers", space.size) if isinstance(space, Box) else ("choices", space.n)
 
 
 def judge_agents(agents: list[Agent], choice: TaskChoice, episodes: int, seed: int, *, workers: int = 0) -> Judgement:

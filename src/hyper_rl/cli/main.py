@@ -40,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if words[0] not in COMMANDS:
             raise unknown_name("command", words[0], COMMANDS)
-        return COMMANDS[words[0]](words[1:])
+        refuse_repeated(words[1:])
+        code = COMMANDS[words[0]](words[1:])
+        sys.stdout.flush()  # here, where a full disk is still an error of ours
+        return code
     except UserError as error:
         print(f"hyper-rl: error: {error}", file=sys.stderr)
         return 2
@@ -51,6 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        # A full disk, a folder without permission: named by the system, and nothing of ours to look at.
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"hyper-rl: error: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def refuse_repeated(words: Sequence[str]) -> None:
+    """An option given twice has two values, of which a parser would take the last without a word."""
+    from hyper_rl.errors import UserError
+
+    seen: set[str] = set()
+    for word in words:
+        name = word.partition("=")[0].replace("_", "-")
+        if word == "--":
+            return
+        if name.startswith("--") and name in seen:
+            raise UserError(
+                f"{name.removeprefix('--')}: given twice; several values of one option stand behind it once"
+            )
+        seen.add(name)
 
 
 def _train(words: Sequence[str]) -> int:

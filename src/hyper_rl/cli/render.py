@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import tyro
 
+from hyper_rl.cli.evaluate import SEEDS
 from hyper_rl.config import Config, build_parts, check_precision, make_task
 from hyper_rl.envs.base import Task
 from hyper_rl.envs.host_env import EnvSource
@@ -78,7 +79,8 @@ class Players:
 
 def run_render(options: RenderOptions) -> int:
     require_count("episodes", options.episodes)
-    require_count("seed", options.seed, low=0)
+    require(0 <= options.seed < SEEDS, "seed", options.seed, f"between 0 and {SEEDS - 1}")
+    fps = DEFAULT_FPS if options.fps is None else options.fps
     require(SMALLEST <= options.size <= LARGEST, "size", options.size, f"between {SMALLEST} and {LARGEST}")
     folder, config = RunFolder.open(options.folder)
     check_precision(config)
@@ -86,7 +88,7 @@ def run_render(options: RenderOptions) -> int:
     require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
     name = "training.gif" if options.training else "judged.gif"
     out = options.out or folder.path / "runs" / str(options.run) / name
-    check_movie(out, options.fps or DEFAULT_FPS, overwrite=options.overwrite)
+    check_movie(out, fps, overwrite=options.overwrite)
     as_still = out.suffix.lower() == ".png"
     require(not as_still or options.fps is None, "fps", options.fps, "left out for a .png, which does not move")
     players = training_players(folder, config, options) if options.training else judged_players(folder, options)
@@ -99,7 +101,7 @@ def run_render(options: RenderOptions) -> int:
         frames, told = own_frames(config, players, captions, options), []
     for line in told:
         print(line)
-    count = write_movie(frames, out, options.fps or DEFAULT_FPS, overwrite=options.overwrite)
+    count = write_movie(frames, out, fps, overwrite=options.overwrite)
     shown = "" if as_still else f"{count} frames, "
     print(f"wrote {out} ({shown}{out.stat().st_size / 1e6:.2f} MB)")
     return 0

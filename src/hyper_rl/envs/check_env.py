@@ -132,7 +132,7 @@ def _gymnasium_checker(source: EnvSource) -> Finding:
         try:
             with contextlib.redirect_stderr(silence), models_loaded_quietly():
                 check_env(env, skip_render_check=True)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             objection = one_line(error) or type(error).__name__
     with contextlib.suppress(Exception):
         env.close()

@@ -41,7 +41,7 @@ def make_environment(
                 env = factory()
         except UserError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(
                 f"environment {env_id}: cannot be made: {type(error).__name__}: {one_line(error)}"
             ) from error
@@ -79,7 +79,7 @@ def import_registering(module: str) -> None:
                 raise
             sys.path.append(here)
             importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"env_module: cannot import {module!r}: {said}") from error
 
@@ -120,11 +120,11 @@ def _make_by_id(gymnasium: Any, env_id: str, kwargs: Mapping[str, Any]) -> gymna
         raise _cannot_make(env_id, error) from error
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _cannot_make(env_id, error) from error
 
 
-def _cannot_make(env_id: str, error: Exception) -> UserError:
+def _cannot_make(env_id: str, error: BaseException) -> UserError:
     return UserError(f"environment {env_id}: cannot be made: {type(error).__name__}: {one_line(error)}")
 
 

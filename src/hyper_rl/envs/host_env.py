@@ -189,7 +189,7 @@ class HostEnv:
         self._seed, self._taken = int(seed), 0
         try:
             result = self.env.reset(seed=self._seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._crashed("reset", error) from error
         try:
             raw, self.info = result
@@ -210,7 +210,7 @@ class HostEnv:
         native = self._write(action)
         try:
             result = self._step(native)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._crashed("step", error, action) from error
         try:
             raw, reward, terminated, truncated, info = result
@@ -253,7 +253,7 @@ class HostEnv:
     def _failure(self, what: str) -> TaskFailure:
         return TaskFailure(self.env_id, what, self._seed, self._taken, self.index)
 
-    def _crashed(self, where: str, error: Exception, action: Any = None) -> TaskFailure:
+    def _crashed(self, where: str, error: BaseException, action: Any = None) -> TaskFailure:
         """One line that says where; the whole traceback as a note, which survives the way out of a worker."""
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{PurePath(frame.filename).name}, line {frame.lineno}"

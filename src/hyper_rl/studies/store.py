@@ -127,6 +127,8 @@ def _read_group(group: Mapping[str, Any], folder: RunFolder) -> Iterator[RunResu
         visits = _visits(folder, len(entries))
     except (OSError, ValueError, IndexError) as error:
         raise UserError(f"{folder.path}: not readable ({error})") from None
+    if absent := [name for name in ("run", "step", "success") if name not in curve]:
+        raise UserError(f"{folder.curve}: not a curve, it has no column {', '.join(absent)}")
     for index, entry in enumerate(entries):
         mine = curve["run"] == index
         yield RunResult(

@@ -27,7 +27,8 @@ from safetensors.numpy import load_file, save_file
 
 from hyper_rl.errors import UserError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 did not know who had succeeded in the episode in progress."""
 STATE_FILE, META_FILE = "state.safetensors", "checkpoint.json"
 EXTRA = "extra/"
 """Prefix of the arrays whose shapes nobody knows beforehand."""
@@ -92,7 +93,11 @@ def _write(folder: Path, final: Path, arrays: dict[str, np.ndarray], position: P
     temporary = folder / f".writing-{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
-    save_file(arrays, temporary / STATE_FILE)
+    try:
+        save_file(arrays, temporary / STATE_FILE)
+    except SafetensorError as error:  # a full disk, which it does not call by its name
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise OSError(f"{temporary / STATE_FILE}: cannot be written ({error})") from None
     body = {"format_version": FORMAT_VERSION, **asdict(position), "state_sha256": file_sha256(temporary / STATE_FILE)}
     (temporary / META_FILE).write_text(json.dumps({"body": body, "sha256": _body_sha256(body)}, indent=2) + "\n")
     for path in (temporary / STATE_FILE, temporary / META_FILE, temporary):
@@ -148,8 +153,9 @@ def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any,
         raise DamagedCheckpoint(f"{meta}: cannot be read ({error})") from None
     if not intact:
         raise DamagedCheckpoint(f"{meta}: altered (check sum differs)")
-    if body["format_version"] != FORMAT_VERSION:
-        raise DamagedCheckpoint(f"{meta}: format version {body['format_version']}, this program reads {FORMAT_VERSION}")
+    version = body["format_version"]
+    if version not in (1, FORMAT_VERSION):
+        raise DamagedCheckpoint(f"{meta}: format version {version}, this program reads 1 to {FORMAT_VERSION}")
     if not state.is_file() or file_sha256(state) != body["state_sha256"]:
         raise DamagedCheckpoint(f"{state}: missing, truncated or altered (check sum differs)")
     position = Position(body["step"], body["evaluations"], body["curve_bytes"], body["curve_sha256"])
@@ -159,6 +165,9 @@ def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any,
         arrays = load_file(state)
     except (SafetensorError, OSError) as error:
         raise DamagedCheckpoint(f"{state}: cannot be read ({error})") from None
+    if version == 1:
+        in_progress = [path for path in arrays if path.endswith(".episode.step")]
+        arrays |= {path.removesuffix("step") + "winner": np.zeros_like(arrays[path]) for path in in_progress}
     extra = {name.removeprefix(EXTRA): arrays.pop(name) for name in list(arrays) if name.startswith(EXTRA)}
     return unflatten(template(position.step), arrays, str(state)), extra, position
 

@@ -58,7 +58,7 @@ def _step(task: Task, learner: Learner, policy: Any, key: PRNGKeyArray, t: Int[A
         env=result.state,
         active=trial.active & ~result.terminated & (t + 1 < task.horizon),
         success=trial.success | (trial.active & result.success),
-        steps=trial.steps + trial.active.astype(jnp.int32),
+        steps=trial.steps + (trial.active & ~trial.success).astype(jnp.int32),  # up to its first success
         total=trial.total + reward,
         discounted=trial.discounted + weight * reward,
     )

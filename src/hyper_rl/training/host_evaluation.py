@@ -105,8 +105,8 @@ class HostJudge:
             answer = pool.step(flat, last, seeds.ravel(), active.ravel())
             observations = answer.observation
             reward = np.where(active, answer.reward.reshape(shape), 0.0)
+            played["steps"] += active & (played["success"] == 0)  # up to its first success
             played["success"] = np.maximum(played["success"], active & answer.success.reshape(shape))
-            played["steps"] += active
             played["total"] += reward
             played["discounted"] += gamma**t * reward
             active &= ~answer.reset.reshape(shape)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+NOBODY, REPOSITIONER, EXPLORER = 0, 1, 2
+"""Who reached the goal of an episode, or did what else its task calls a success."""
+
 
 class Episode(NamedTuple):
     """The episode in progress."""
@@ -17,6 +20,8 @@ class Episode(NamedTuple):
     """L: the learner 'task' acts in the first L-1 steps."""
     reposition_return: Float[Array, ""]
     explore_return: Float[Array, ""]
+    winner: Int[Array, ""]
+    """Whoever took the step of its first success: in some tasks an episode goes on after one, and may have more."""
 
 
 class Window(NamedTuple):
@@ -41,13 +46,15 @@ class Totals(NamedTuple):
     """Since the first step."""
 
     goals: Int[Array, ""]
+    """Episodes with a success."""
     visits: Int[Array, " cells"]
     """How often a step led into each cell, goals included."""
 
 
 def begin_episode(number: Int[Array, ""], length: Int[Array, ""]) -> Episode:
     zero = jnp.zeros((), float)
-    return Episode(number, jnp.zeros((), jnp.int32), length, zero, zero)
+    none = jnp.zeros((), jnp.int32)
+    return Episode(number, none, length, zero, zero, winner=none + NOBODY)
 
 
 def empty_window(learners: int) -> Window:
@@ -65,24 +72,26 @@ def empty_totals(cells: int) -> Totals:
     return Totals(jnp.zeros((), jnp.int32), jnp.zeros((cells,), jnp.int32))
 
 
-def take_step(episode: Episode, reward: Float[Array, ""], repositioning: Bool[Array, ""]) -> Episode:
+def take_step(
+    episode: Episode, reward: Float[Array, ""], success: Bool[Array, ""], repositioning: Bool[Array, ""]
+) -> Episode:
     zero = jnp.zeros((), float)
+    acting = jnp.where(repositioning, REPOSITIONER, EXPLORER)
     return episode._replace(
+        winner=jnp.where(success & (episode.winner == NOBODY), acting, episode.winner).astype(jnp.int32),
         step=episode.step + 1,
         reposition_return=episode.reposition_return + jnp.where(repositioning, reward, zero),
         explore_return=episode.explore_return + jnp.where(repositioning, zero, reward),
     )
 
 
-def finish_episode(
-    window: Window, episode: Episode, done: Bool[Array, ""], success: Bool[Array, ""], repositioning: Bool[Array, ""]
-) -> Window:
-    """Add the episode to the sums if it is `done`. A success belongs to whoever took the last step."""
+def finish_episode(window: Window, episode: Episode, done: Bool[Array, ""]) -> Window:
+    """Add the episode to the sums if it is `done`."""
     count, number = done.astype(jnp.int32), done.astype(float)
     return window._replace(
         episodes=window.episodes + count,
-        reposition_successes=window.reposition_successes + (success & repositioning).astype(jnp.int32),
-        explore_successes=window.explore_successes + (success & ~repositioning).astype(jnp.int32),
+        reposition_successes=window.reposition_successes + (done & (episode.winner == REPOSITIONER)).astype(jnp.int32),
+        explore_successes=window.explore_successes + (done & (episode.winner == EXPLORER)).astype(jnp.int32),
         reposition_return=window.reposition_return + number * episode.reposition_return,
         explore_return=window.explore_return + number * episode.explore_return,
         length=window.length + number * episode.length.astype(float),

@@ -23,7 +23,7 @@ from hyper_rl.learners.base import KnownPlace, LearnerState, UpdateIndex, Update
 from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerScales
 from hyper_rl.methods.lesson import LessonState
 from hyper_rl.training.program import Program, RunState, start_episode, start_key
-from hyper_rl.training.record import Totals, Window, finish_episode, take_step
+from hyper_rl.training.record import NOBODY, Totals, Window, finish_episode, take_step
 from hyper_rl.training.replay import join
 from hyper_rl.types import Transition
 
@@ -124,7 +124,8 @@ def absorb(
     `place`: that of the update in the learner's period, likewise.
     """
     newest = outcome.transition
-    episode = take_step(state.episode, newest.reward, outcome.repositioning)
+    episode = take_step(state.episode, newest.reward, outcome.success, outcome.repositioning)
+    first_success = outcome.success & (state.episode.winner == NOBODY)
     if program.lesson is not None:
         assert state.method is not None
         method = state.method if learn else program.lesson.randomly(state.method)
@@ -137,9 +138,9 @@ def absorb(
         replay=program.layout.add(state.replay, newest, step) if state.replay is not None else None,
         env=next_env,
         episode=_select(done, start_episode(program, episode.number + 1, step + 1), episode),
-        window=finish_episode(state.window, episode, done, outcome.success, outcome.repositioning),
+        window=finish_episode(state.window, episode, done),
         totals=Totals(
-            state.totals.goals + outcome.success.astype(jnp.int32), state.totals.visits.at[outcome.cell].add(1)
+            state.totals.goals + first_success.astype(jnp.int32), state.totals.visits.at[outcome.cell].add(1)
         ),
     )
     if not learn:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program, check_precision
 from hyper_rl.errors import UserError, require
-from hyper_rl.report.writers import check_writers, open_writers
+from hyper_rl.report.writers import Writer, check_writers, open_writers
 from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
 from hyper_rl.training.evaluation import judged_policies
@@ -27,7 +28,7 @@ from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Progress, Silent
-from hyper_rl.training.run_folder import RunFolder, summarise_runs, versions, write_atomically
+from hyper_rl.training.run_folder import RunFolder, naming, summarise_runs, versions, write_atomically
 from hyper_rl.training.session import Clock, Rows, train_steps
 from hyper_rl.training.sharding import devices_for
 from hyper_rl.training.stopping import watch_for_stop
@@ -65,8 +66,11 @@ def train(
     _check_helpers(config, saving, env_workers)
     program = build_program(config)
     memory = check_fits(program, len(config.runs))
-    folder = RunFolder.create(out, config)
-    return _run(config, open_loop(config, program, workers=env_workers), folder, saving, open_progress, memory)
+    with RunFolder.begin(out) as (folder, notes):
+        as_found = FolderAsFound(folder)
+        folder.write_config(config)
+        open_mine = partial(open_loop, config, program, workers=env_workers)
+        return _run(config, open_mine, folder, as_found, saving, open_progress, memory, notes)
 
 
 def resume(
@@ -83,30 +87,29 @@ def resume(
     `env_module` registers the environment, where the folder does not say which module does.
     """
     folder, config = RunFolder.open(path)
-    check_precision(config)
-    if extend_steps is not None:
-        if extend_steps <= config.steps:
-            raise UserError(f"extend_steps: got {extend_steps}, must be more than the {config.steps} steps of {path}")
-        config = replace(config, steps=extend_steps)
-    elif folder.result.is_file():
+    if extend_steps is None and folder.result.is_file():
+        check_precision(config)
+        folder.remove_left_lock()
         return folder.read_result()
-    config.check()
-    _check_helpers(config, saving, env_workers)
-    program = build_program(config)
-    memory = check_fits(program, len(config.runs))
-    if extend_steps is not None:
-        # From here on the folder is that of the longer run; p stays where its schedule ended.
-        # The old result goes first: killed in between, the folder is an unfinished run, never a finished short one.
-        folder.result.unlink(missing_ok=True)
-        write_atomically(folder.config, config.to_json())
-    return _run(
-        config,
-        open_loop(config, program, workers=env_workers, module=env_module),
-        folder,
-        saving,
-        open_progress,
-        memory,
-    )
+    with folder.lock() as notes:
+        _, config = RunFolder.open(path)  # once more: whoever trained here until just now may have changed it
+        check_precision(config)
+        if extend_steps is not None:
+            if extend_steps <= config.steps:
+                raise UserError(
+                    f"extend_steps: got {extend_steps}, must be more than the {config.steps} steps of {path}"
+                )
+            config = replace(config, steps=extend_steps)
+        elif folder.result.is_file():
+            return folder.read_result()
+        config.check()
+        _check_helpers(config, saving, env_workers)
+        program = build_program(config)
+        memory = check_fits(program, len(config.runs))
+        open_mine = partial(open_loop, config, program, workers=env_workers, module=env_module)
+        as_found = FolderAsFound(folder)
+        extended = extend_steps is not None
+        return _run(config, open_mine, folder, as_found, saving, open_progress, memory, notes, extended=extended)
 
 
 def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
@@ -117,35 +120,82 @@ def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
     require(0 <= env_workers <= most, "env_workers", env_workers, why)
 
 
+class FolderAsFound:
+    """What a training is about to change in a run folder, to put it back should it fail before its first step."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._files: dict[Path, bytes | None] = {}
+        for path in (folder.config, folder.curve, folder.result):
+            with naming(path, "read"):
+                self._files[path] = path.read_bytes() if path.is_file() else None
+        self._absent = [path for path in folder.copies if not path.exists()]
+
+    def put_back(self) -> None:
+        for path, content in self._files.items():
+            with naming(path, "put back to what it was"):
+                if content is None:
+                    path.unlink(missing_ok=True)
+                elif not path.is_file() or path.read_bytes() != content:
+                    write_atomically(path, content)
+        for path in self._absent:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _run(
     config: Config,
-    loop: Loop,
+    open_mine: Callable[[], Loop],
     folder: RunFolder,
+    as_found: FolderAsFound,
     saving: Saving,
     open_progress: Callable[[int], Any] | None,
     memory: str,
+    notes: list[str],
+    *,
+    extended: bool = False,
 ) -> dict[str, Any]:
-    with ExitStack() as stack:
-        stack.callback(loop.close)
-        warnings: list[str] = []
-        loaded = read_newest(folder.checkpoints, loop.template, folder.curve, warnings.append)
-        progress: Progress = stack.enter_context((open_progress or _silent)(loaded[2].step if loaded else 0))
-        asked_to_stop = stack.enter_context(watch_for_stop())
-        progress.say(memory)
-        for line in warnings:
-            progress.say(f"warning: {line}")
-        if loaded is None:
-            clock = Clock(0, 0)
-            folder.start_curve()
-        else:
-            tree, extra, position = loaded
-            loop.restore(Stored(tree, extra), position.step)
-            clock = Clock(position.step, position.evaluations)
-            folder.cut_curve(position.curve_bytes)
-            progress.say(f"resuming {folder.path} at step {clock.step}")
-        write_rows = stack.enter_context(_open_writers(saving.writers, folder, config, new=loaded is None))
-        _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
-        return _finish(config, loop, clock, folder)
+    """`notes`: what to warn of. `extended`: `config` asks for more steps than the folder's own does."""
+    clock, begun_at = Clock(0, 0), 0
+    try:
+        with ExitStack() as stack:
+            loop = open_mine()
+            stack.callback(loop.close)
+            with naming(folder.checkpoints, "read"):
+                loaded = read_newest(folder.checkpoints, loop.template, folder.curve, notes.append)
+            if loaded is None and folder.result.is_file():
+                raise UserError(
+                    f"run: {folder.path} is finished and has no checkpoint to go on from (none in "
+                    f"{folder.checkpoints}); its result stays as it is, train the longer run into another folder"
+                )
+            progress: Progress = stack.enter_context((open_progress or _silent)(loaded[2].step if loaded else 0))
+            asked_to_stop = stack.enter_context(watch_for_stop())
+            for line in (memory, *(f"warning: {note}" for note in notes)):
+                progress.say(line)
+            if loaded is not None:
+                tree, extra, position = loaded
+                loop.restore(Stored(tree, extra), position.step)
+                folder.check_curve(position.curve_bytes)
+                begun_at = clock.step = position.step
+                clock.evaluations = position.evaluations
+            # Only now, when all that it needs was found whole, does the folder change.
+            if extended:  # p stays where its schedule ended
+                folder.write_config(config)
+            if loaded is None:
+                folder.start_curve()
+            else:
+                folder.cut_curve(position.curve_bytes)
+                progress.say(f"resuming {folder.path} at step {clock.step}")
+            write_rows = stack.enter_context(_open_writers(saving.writers, folder, config))
+            _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
+            result = _finish(config, loop, clock, folder)
+        # Last of all, right before the lock goes: a kill in between leaves a lock in a folder that nobody opens again.
+        folder.write_result(result)
+        return result
+    except BaseException:
+        # With a result there is nothing to put back: the old one never went, or a run that had done all its steps
+        # got its own.
+        if clock.step <= begun_at and not folder.result.is_file():
+            as_found.put_back()
+        raise
 
 
 def _train_to_end(
@@ -181,6 +231,7 @@ def _train_to_end(
 
 
 def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
+    """All files but the result, which is returned."""
     _write_agents(config, loop, clock, folder)
     folder.write_visits(np.asarray(loop.state.totals.visits))
     _save(folder, loop, clock, Saving(keep=1))
@@ -195,9 +246,7 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
             "devices": _devices(config),
         }
         folder.write_timing(timing)
-    result = summarise_runs(config, folder.read_curve())
-    folder.write_result(result)
-    return result
+    return summarise_runs(config, folder.read_curve())
 
 
 def _devices(config: Config) -> dict[str, Any]:
@@ -208,36 +257,32 @@ def _devices(config: Config) -> dict[str, Any]:
 def _write_agents(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> None:
     policies = judged_policies(loop.program, loop.state)
     for run in range(len(config.runs)):
-        write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
+        with naming(folder.agent(run), "written"):
+            write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
 
 
 def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
     size = folder.curve.stat().st_size
     position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
     stored = loop.store(clock.step)
-    write_checkpoint(folder.checkpoints, stored.tree, position, saving.keep, stored.extra)
+    with naming(folder.checkpoints, "written"):
+        write_checkpoint(folder.checkpoints, stored.tree, position, saving.keep, stored.extra)
 
 
 @contextmanager
-def _open_writers(
-    names: Sequence[str], folder: RunFolder, config: Config, *, new: bool
-) -> Iterator[Callable[[Rows], None]]:
-    try:
-        writers = open_writers(names, folder.path, config)
-    except Exception:
-        if new:  # nothing has been trained: the corrected command should not find the name taken
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+def _open_writers(names: Sequence[str], folder: RunFolder, config: Config) -> Iterator[Callable[[Rows], None]]:
+    with ExitStack() as stack:
+        writers: list[Writer] = []
+        for name in dict.fromkeys(names):  # one by one, so that those before one that fails are closed
+            for writer in open_writers([name], folder.path, config):
+                stack.callback(writer.close)
+                writers.append(writer)
 
-    def write(table: Rows) -> None:
-        for writer in writers:
-            writer.write(table)
+        def write(table: Rows) -> None:
+            for writer in writers:
+                writer.write(table)
 
-    try:
         yield write
-    finally:
-        for writer in writers:
-            writer.close()
 
 
 @contextmanager

@@ -1,0 +1,334 @@
+"""What an agent object must not do: lose a file, act as an older self, or take nonsense without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+import hyper_rl
+import toy_envs
+from hyper_rl import Exploit, Hyper
+from hyper_rl.agent_store import current_agent, read_saved
+from hyper_rl.bonuses.icm import ICM
+from hyper_rl.callbacks import SaveBest, SaveCheckpoints
+from hyper_rl.cli.evaluate import find_agents
+from hyper_rl.cli.main import main
+from hyper_rl.errors import UserError
+from hyper_rl.learners.sac import SAC
+from hyper_rl.learners.td3 import TD3
+from hyper_rl.training.agent_file import read_agent
+from hyper_rl.training.run_folder import RunFolder
+
+assert toy_envs  # registers its ids
+
+pytestmark = pytest.mark.xdist_group("agent-safety")
+
+ROOM: dict[str, Any] = {"eval_every": 500, "eval_episodes": 2}
+TOY: dict[str, Any] = {"horizon": 12, "eval_every": 100, "eval_episodes": 2}
+
+
+def same_policies(one: Any, other: Any) -> bool:
+    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in leaves)
+
+
+def refused(make: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        make()
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# An agent that the command has trained on
+
+
+@pytest.fixture(scope="module", params=["compiled", "gymnasium"])
+def extended(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(saved by an agent object, the same after the command has gone on with it)."""
+    folder = tmp_path_factory.mktemp("extended")
+    settings = {"env": "Room", "beta": 0.01, **ROOM} if request.param == "compiled" else {"env": "toy/Steps-v0", **TOY}
+    agent = Hyper(**settings, seed=3)
+    agent.learn(1_000 if request.param == "compiled" else 100)
+    agent.save(folder / "before")
+    agent.close()
+    shutil.copytree(folder / "before", folder / "after")
+    steps = "3000" if request.param == "compiled" else "300"
+    assert main(["train", "--resume", str(folder / "after"), "--extend-steps", steps]) == 0
+    return folder / "before", folder / "after"
+
+
+def test_what_the_command_trained_on_is_the_agent_as_it_stands(extended: tuple[Path, Path]) -> None:
+    before, after = extended
+    newest = read_agent(after / "runs" / "0" / "agent")
+    assert newest.meta["step"] == 3 * read_agent(before).meta["step"]
+    assert not same_policies(newest.policy, read_agent(after).policy), "the one at the top is left as it was saved"
+    assert current_agent(before) == before and current_agent(after) == after / "runs" / "0" / "agent"
+    judged = find_agents(after, None)[2][0]
+    assert same_policies(judged.policy, newest.policy)
+
+    agent = hyper_rl.load(after)
+    assert agent.num_timesteps == newest.meta["step"] == agent.curve[-1]["step"]
+    agent.learn(agent.config.eval_every)
+    steps = [row["step"] for row in agent.curve]
+    assert steps == sorted(set(steps)) and steps[-1] == newest.meta["step"] + agent.config.eval_every
+    agent.close()
+
+
+def test_a_command_that_was_killed_leaves_the_policy_of_its_checkpoint(
+    extended: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Without an agent file, and with rows in the curve that no checkpoint has seen."""
+    newest = read_agent(extended[1] / "runs" / "0" / "agent")
+    folder = RunFolder(tmp_path / "killed")
+    shutil.copytree(extended[1], folder.path)
+    shutil.rmtree(folder.path / "runs")
+    folder.result.unlink()
+    step = str(newest.meta["step"])
+    last = folder.curve.read_text().splitlines()[-1]
+    folder.curve.write_text(folder.curve.read_text() + last.replace(step, str(2 * int(step)), 1) + "\n")
+
+    assert current_agent(folder.path) is None
+    saved = read_saved(folder.path)
+    assert saved.step == saved.agent.meta["step"] == saved.curve[-1]["step"] == newest.meta["step"]
+    assert same_policies(saved.agent.policy, newest.policy)
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_decides(extended: tuple[Path, Path], tmp_path: Path) -> None:
+    before, after = extended
+    folder = RunFolder(tmp_path / "damaged")
+    shutil.copytree(after, folder.path)
+    for old in (before / "checkpoint").iterdir():
+        shutil.copytree(old, folder.checkpoints / old.name)
+    newest = max(folder.checkpoints.glob("step-*"))
+    (newest / "state.safetensors").write_bytes(b"")
+    agent, saved = hyper_rl.load(folder.path), hyper_rl.load(before)
+    with pytest.warns(UserWarning, match="refused"):
+        agent.learn(10)
+    assert agent.num_timesteps == saved.num_timesteps + 10
+    assert [row["step"] for row in agent.curve][:-1] == [row["step"] for row in saved.curve]
+    agent.close()
+
+
+def test_an_agent_does_not_go_on_from_what_it_was_not_loaded_with(extended: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "agent"
+    shutil.copytree(extended[0], path)
+    agent = hyper_rl.load(path)
+    shutil.rmtree(path)
+    shutil.copytree(extended[1], path)
+    assert "load it again" in refused(lambda: agent.learn(10))
+
+
+# Files of others
+
+
+@pytest.fixture(scope="module")
+def agent() -> Hyper:
+    return Hyper("Room", **ROOM).learn(500)
+
+
+def test_only_a_saved_agent_is_replaced(agent: Hyper, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    agent.save(mine)
+    assert "exists already" in refused(lambda: agent.save(mine))
+    agent.save(mine, overwrite=True)
+    agent.save(mine, overwrite=True, policy_only=True)
+    assert sorted(contents(mine)) == ["agent.json", "policy.safetensors"]
+
+    (tmp_path / "empty").mkdir()
+    agent.save(tmp_path / "empty", policy_only=True)
+
+    thesis = tmp_path / "thesis"
+    (thesis / "figures").mkdir(parents=True)
+    (thesis / "figures" / "1.png").write_text("years of work")
+    (thesis / "agent.json").write_text(json.dumps({"name": "Smith"}))
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("a file")
+    link.symlink_to(mine)
+    for path in (thesis, file, link):
+        line = refused(lambda path=path: agent.save(path, overwrite=True))
+        assert str(path) in line and "is not an agent that was saved" in line
+    assert contents(thesis)["figures/1.png"] == b"years of work" and file.read_text() == "a file" and link.is_symlink()
+    assert "is not a folder" in refused(lambda: agent.save(file / "agent"))
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "empty", "thesis", "file", "link"}, "no leftovers"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "runs/0/judged.gif", "checkpoint/notes.txt", "runs/1/agent/agent.json"])
+def test_what_lies_beside_an_agent_is_not_lost(agent: Hyper, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "mine"
+    agent.save(path)
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).write_text("mine")
+    before = contents(path)
+    assert f"also holds {name}" in refused(lambda: agent.save(path, overwrite=True))
+    assert contents(path) == before
+
+
+def test_a_folder_that_is_being_trained_is_not_replaced(agent: Hyper, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    agent.save(path)
+    with RunFolder(path).lock():
+        assert "is being trained by another process" in refused(lambda: agent.save(path, overwrite=True))
+    (path / ".lock").write_text("process 1 on a machine that lost its power\n")
+    agent.save(path, overwrite=True)
+
+
+def test_what_the_command_has_added_is_replaced_with_the_agent(extended: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "extended"
+    shutil.copytree(extended[1], path)
+    agent = hyper_rl.load(path)
+    agent.learn(10)
+    agent.save(path, overwrite=True)
+    assert hyper_rl.load(path).num_timesteps == agent.num_timesteps and not (path / "runs").exists()
+    agent.close()
+
+
+@pytest.mark.parametrize("callback", [SaveBest, SaveCheckpoints])
+def test_a_callback_refuses_before_training(callback: Any, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    inside = precious / "step-000000000500" if callback is SaveCheckpoints else precious
+    inside.mkdir(parents=True)
+    (inside / "thesis.tex").write_text("years of work")
+    agent = Hyper("Room", **ROOM)
+    assert "exists already" in (line := refused(lambda: agent.learn(500, callback(precious)))) or "holds" in line
+    assert "is not an agent" in refused(lambda: agent.learn(500, [callback(precious, overwrite=True)]))
+    (tmp_path / "file").write_text("")
+    assert "folder: " in refused(lambda: agent.learn(500, callback(tmp_path / "file" / "below")))
+    assert agent.num_timesteps == 0 and contents(precious).popitem()[1] == b"years of work"
+
+
+def test_callbacks_go_on_with_their_own_and_spare_those_of_other_runs(tmp_path: Path) -> None:
+    best, saved = SaveBest(tmp_path / "best"), SaveCheckpoints(tmp_path / "all", every=1, keep=1)
+    agent = Hyper("Room", **ROOM)
+    agent.learn(500, [best, saved]).learn(500, [best, saved])
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["step-000000001000"]
+
+    other = Hyper("Room", **ROOM, seed=1)
+    assert "overwrite=True" in refused(lambda: other.learn(500, SaveBest(tmp_path / "best")))
+    assert "step-000000001000" in refused(lambda: other.learn(1_000, SaveCheckpoints(tmp_path / "all", every=1)))
+    other.learn(500, SaveBest(tmp_path / "best", overwrite=True))
+    assert read_agent(tmp_path / "best").meta["seed"] == 1
+    again = hyper_rl.load(tmp_path / "all" / "step-000000001000")
+    again.learn(500, SaveCheckpoints(tmp_path / "all", every=1))  # goes on from there: nothing in the way
+    assert len(list((tmp_path / "all").iterdir())) == 2
+
+
+# The first budget
+
+
+@pytest.mark.parametrize("asked", [{}, {"warmup": 500, "capacity": 50}])
+def test_saved_before_it_learned_the_first_budget_still_decides(asked: dict[str, Any], tmp_path: Path) -> None:
+    def make() -> Exploit:
+        return Exploit("Pendulum-v1", learner=TD3(widths=(8,), batch_size=8), eval_every=100, eval_episodes=1, **asked)
+
+    make().save(tmp_path / "agent")
+    loaded, never_saved = hyper_rl.load(tmp_path / "agent").learn(100), make().learn(100)
+    assert loaded.config.to_json() == never_saved.config.to_json() and loaded.config.schedule_steps == 100
+    assert loaded.config.warmup == asked.get("warmup", 10) and loaded.config.capacity == asked.get("capacity", 100)
+    assert loaded.curve[-1] == pytest.approx(never_saved.curve[-1], rel=0, abs=0, nan_ok=True)
+    loaded.save(tmp_path / "later")
+    longer = hyper_rl.load(tmp_path / "later").learn(100)
+    assert longer.config.schedule_steps == 100 and longer.config.capacity == asked.get("capacity", 200)
+    for one in (loaded, never_saved, longer):
+        one.close()
+    never_saved.save(tmp_path / "policy", policy_only=True)
+    assert "a policy alone" in refused(lambda: hyper_rl.load(tmp_path / "policy").learn(100))
+
+
+# What is of the wrong kind
+
+PART = "must be a name, or a configured object"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"learner": SAC}, f"learner: got {SAC!r}, {PART}"),
+        ({"learner": 3}, f"learner: got 3, {PART}"),
+        ({"learner": {"lr": 1e-3}}, f"learner: got {{'lr': 0.001}}, {PART}"),
+        ({"learner": ICM()}, PART),
+        ({"learner": ""}, "learner: unknown ''"),
+        ({"bonus": ICM}, f"bonus: got {ICM!r}, {PART}"),
+        ({"bonus": TD3()}, PART),
+        ({"eval_env": 3}, "eval_env: got 3, must be a function"),
+        ({"eval_env": lambda: None}, "must be left out unless env is an environment object"),
+        ({"env_kwargs": 3}, "env_kwargs: got 3, must be a dictionary"),
+        ({"beta": "x"}, "beta: got 'x', must be a number"),
+        ({"beta": [1, 2]}, "beta: got [1, 2], must be a number"),
+        ({"beta": None}, "beta: got None"),
+        ({"beta": float("nan")}, "beta: got nan"),
+        ({"seed": None}, "seed: got None, must be a whole number between 0 and 4294967295"),
+        ({"seed": "a"}, "seed: got 'a', must be a whole number"),
+        ({"seed": 1.5}, "seed: got 1.5, must be a whole number"),
+        ({"seed": -1}, "seed: got -1, must be a whole number"),
+        ({"bonus_scale": "x"}, "bonus_scale: unknown 'x'"),
+        ({"bonus_scale": 3}, "bonus_scale: got 3, must be one of"),
+        ({"reward_scale": "x"}, "reward_scale: unknown 'x'"),
+        ({"lengths": 3}, "lengths: got 3, must be one of bounded, plain"),
+        ({"preset": 3}, "preset: got 3, must be one of"),
+        ({"success": 3}, "success: got 3, must be one of"),
+        ({"p_start": "x"}, "p_start: got 'x', must be a number"),
+        ({"p_end": [1]}, "p_end: got [1], must be a probability"),
+        ({"normalise_observations": "no"}, "normalise_observations: got 'no'"),
+    ],
+)
+def test_the_constructor_refuses_what_is_of_the_wrong_kind(given: dict[str, Any], says: str) -> None:
+    assert says in refused(lambda: Hyper("toy/Steps-v0", horizon=12, **given))
+
+
+def test_a_number_is_a_number_in_any_form(tmp_path: Path) -> None:
+    numbers: list[Any] = [np.float32(0.5), np.int64(3), np.int64(20)]
+    half, three, twenty = numbers
+    agent = Hyper("Room", beta=half, seed=three, **ROOM)
+    agent.learn(twenty).learn(2e1)
+    agent.save(tmp_path / "agent")
+    assert hyper_rl.load(tmp_path / "agent").config.seeds == (3,) and agent.config.betas == (0.5,)
+    assert agent.config.capacity == 1, "a table needs no replay, however long it learns"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("x",), "total_timesteps: got 'x', must be a number"),
+        ((None,), "total_timesteps: got None"),
+        (("100",), "total_timesteps: got '100'"),
+        ((True,), "total_timesteps: got True"),
+        ((float("nan"),), "total_timesteps: got nan"),
+        ((10.5,), "total_timesteps: got 10.5, must be a whole number >= 1"),
+        ((-5,), "total_timesteps: got -5"),
+        ((3e9,), "steps: got 3000000500, must be below 2^31"),
+        ((10, 3), "callback: got 3, must be a function that takes an Evaluation"),
+        ((10, "abc"), "callback: got 'abc'"),
+        ((10, [print, 3]), "callback: got [<built-in function print>, 3]"),
+        ((10, None, False, "x"), "log_interval: got 'x'"),
+    ],
+)
+def test_learn_refuses_what_is_of_the_wrong_kind(agent: Hyper, arguments: Any, says: str) -> None:
+    before = agent.num_timesteps, agent.config
+    assert says in refused(lambda: agent.learn(*arguments))
+    assert (agent.num_timesteps, agent.config) == before
+
+
+def test_a_closed_agent_says_so(tmp_path: Path) -> None:
+    agent = Exploit("toy/Steps-v0", **TOY).learn(20)
+    agent.close()
+    assert "learn: the agent was closed" in refused(lambda: agent.learn(20))
+    agent.predict(5)
+    agent.save(tmp_path / "agent")
+    assert hyper_rl.load(tmp_path / "agent").learn(20).num_timesteps == 40
+    assert "eval_env: got 3" in refused(lambda: agent.set_env(gymnasium.make("toy/Steps-v0"), eval_env=3))
+    agent.set_env("toy/Steps-v0")
+    assert agent.learn(20).num_timesteps == 40
+    agent.close()
+    assert "eval_env" in refused(lambda: hyper_rl.load(tmp_path / "agent", eval_env=lambda: None))
