@@ -14,7 +14,7 @@ from hyper_rl.cli.train_options import resolve
 
 pytestmark = pytest.mark.xdist_group("backends")
 
-TINY = "--steps 300 --warmup 150 --eval-every 300 --eval-episodes 1 --td3.widths 8 8 --disagreement.widths 8"
+TINY = "--method exploit --steps 300 --warmup 150 --eval-every 300 --eval-episodes 1 --td3.widths 8 8"
 
 
 def judge(folder: Path, capsys: pytest.CaptureFixture[str], words: str = "") -> dict[str, object]:

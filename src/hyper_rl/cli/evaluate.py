@@ -14,7 +14,7 @@ import tyro
 
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
-from hyper_rl.config import Config, make_task, require_named_task
+from hyper_rl.config import LARGEST_SEED, Config, make_task, require_named_task
 from hyper_rl.envs.base import Box, Discrete
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
@@ -24,9 +24,6 @@ from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
 from hyper_rl.training.host_evaluation import HostJudge
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.types import stack_runs
-
-SEEDS = 2**32
-"""As many as random numbers tell apart."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class EvaluateOptions:
 
 def run_evaluate(options: EvaluateOptions) -> int:
     require_count("episodes", options.episodes)
-    require(0 <= options.seed < SEEDS, "seed", options.seed, f"between 0 and {SEEDS - 1}")
+    require(0 <= options.seed <= LARGEST_SEED, "seed", options.seed, f"between 0 and {LARGEST_SEED}")
     require_count("env_workers", options.env_workers, low=0)
     config, wanted, agents = find_agents(options.folder, options.run)
     choice = where_to_judge(config, options.backend, options.env_module)

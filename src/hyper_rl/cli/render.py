@@ -10,8 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import tyro
 
-from hyper_rl.cli.evaluate import SEEDS
-from hyper_rl.config import Config, build_parts, check_precision, make_task
+from hyper_rl.config import LARGEST_SEED, Config, build_parts, check_precision, make_task
 from hyper_rl.envs.base import Task
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.maze import PointMaze
@@ -79,7 +78,7 @@ class Players:
 
 def run_render(options: RenderOptions) -> int:
     require_count("episodes", options.episodes)
-    require(0 <= options.seed < SEEDS, "seed", options.seed, f"between 0 and {SEEDS - 1}")
+    require(0 <= options.seed <= LARGEST_SEED, "seed", options.seed, f"between 0 and {LARGEST_SEED}")
     fps = DEFAULT_FPS if options.fps is None else options.fps
     require(SMALLEST <= options.size <= LARGEST, "size", options.size, f"between {SMALLEST} and {LARGEST}")
     folder, config = RunFolder.open(options.folder)

@@ -223,6 +223,8 @@ def finish_study(folder: StudyFolder, groups: Sequence[Group]) -> None:
             write_atomically(folder.results, text)
         for path in folder.locks.glob("*.lock"):  # whoever waits for one of them finds its group done
             path.unlink(missing_ok=True)
+        for group in groups:
+            folder.group(group.name).remove_left_lock()
 
 
 def results_table(folder: StudyFolder, groups: Sequence[Group]) -> str:
