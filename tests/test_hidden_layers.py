@@ -122,7 +122,8 @@ def test_the_kernel_gives_the_slopes_of_the_plain_way(
     for one, other in zip(without, by_kernel, strict=True):
         assert one.dtype == other.dtype
         mine, plainly = np.asarray(other, np.float64), np.asarray(one, np.float64)
-        assert np.linalg.norm(mine - plainly) / np.linalg.norm(plainly) < (1e-2 if half else 1e-6)
+        apart = np.linalg.norm(mine - plainly) / np.linalg.norm(plainly)
+        assert apart < (4e-3 if half else 1e-6)  # twice and five times what it is
 
 
 @pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])

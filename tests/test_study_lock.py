@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from hyper_rl.errors import UserError
-from hyper_rl.studies.group_lock import holder, try_lock, wait_for_lock
+from hyper_rl.file_lock import holder
+from hyper_rl.studies.group_lock import try_lock, wait_for_lock
 from hyper_rl.studies.runner import StudyInterrupted, run_study
 from hyper_rl.studies.study_folder import StudyFolder, finish_study, open_study, shared_files
 from hyper_rl.studies.study_progress import last_step
@@ -126,7 +127,7 @@ def test_a_folder_without_locks_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("hyper_rl.studies.group_lock.fcntl.flock", refuse)
+    monkeypatch.setattr("hyper_rl.file_lock.fcntl.flock", refuse)
     with pytest.raises(UserError, match=r"one.lock cannot be locked \(Operation not supported\); put the study on"):
         try_lock(tmp_path / "one.lock").__enter__()
 

@@ -15,7 +15,7 @@ import tyro
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, make_task, require_named_task
-from hyper_rl.envs.base import Box, Discrete
+from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
@@ -117,14 +117,9 @@ def where_to_judge(config: Config, backend: str | None, env_module: str | None) 
 def check_fit(agents: list[Agent], choice: TaskChoice) -> None:
     """A policy for other observations or actions would be judged on what it reads by mistake, or fail in the middle."""
     for agent in agents:
-        for what in ("observation", "action"):
-            there, own = getattr(choice.spec, what), getattr(agent.task.spec, what)
-            if _size(there) != _size(own):
-                raise UserError(f"backend: {choice.name} has {there} as {what} there, the agent is made for {own}")
-
-
-def _size(space: Box | Discrete) -> tuple[str, int]:
-    return ("numbers", space.size) if isinstance(space, Box) else ("choices", space.n)
+        if not same_spaces(choice.spec, agent.task.spec):
+            there, own = (f"{spec.observation}, {spec.action}" for spec in (choice.spec, agent.task.spec))
+            raise UserError(f"backend: {choice.name} has other spaces there ({there}) than the agent knows ({own})")
 
 
 def judge_agents(agents: list[Agent], choice: TaskChoice, episodes: int, seed: int, *, workers: int = 0) -> Judgement:

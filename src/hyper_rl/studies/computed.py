@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hyper_rl.errors import UserError
-from hyper_rl.studies.group_lock import holder, try_lock
+from hyper_rl.file_lock import holder
+from hyper_rl.studies.group_lock import try_lock
 from hyper_rl.studies.study_file import SCALES
 from hyper_rl.studies.study_folder import StudyFolder, begin_once, command, refuse_foreign, write_study_json
 

@@ -1,22 +1,17 @@
 """Locks that several processes on one study folder agree by: nobody computes a group that another one computes.
 
-A lock is held by an open file (`flock`), so it is gone with its process, however that ends: nothing has to be cleaned
-up before a group can be taken over. What is in the file is only for people who want to know who holds it.
+A lock is gone with its process (`file_lock`): nothing has to be cleaned up before a group can be taken over.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hyper_rl import file_lock
 from hyper_rl.errors import UserError
-
-if sys.platform != "win32":
-    import fcntl
 
 
 @contextmanager
@@ -41,14 +36,6 @@ def wait_for_lock(path: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def holder(path: Path) -> str:
-    """Who has the lock, in words."""
-    try:
-        return path.read_text().strip() or "another process"
-    except OSError:
-        return "another process"
-
-
 def _lock(path: Path, *, wait: bool) -> int | None:
     """The open file that holds the lock; None where another process has it."""
     while True:
@@ -56,15 +43,13 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         if descriptor is None:
             continue
         try:
-            if not _flock(descriptor, wait):
+            if not file_lock.take(descriptor, wait=wait):
                 os.close(descriptor)
                 return None
-            # Removed since it was opened, by whoever finished the study, it is the lock of nothing.
-            if not _is_file(descriptor, path):
+            if not file_lock.still_there(descriptor, path):
                 os.close(descriptor)
                 continue
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            file_lock.sign(descriptor)
         except OSError as error:
             os.close(descriptor)
             raise UserError(
@@ -96,20 +81,3 @@ def _open(path: Path) -> int | None:
 
 def _leads_nowhere(path: Path) -> bool:
     return path.is_symlink() and not path.exists()
-
-
-def _flock(descriptor: int, wait: bool) -> bool:
-    if sys.platform == "win32":  # has no such lock; one process at a time is for the user to see to
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

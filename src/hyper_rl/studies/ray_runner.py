@@ -24,7 +24,8 @@ import jax
 
 from hyper_rl.allocator import keep_freed_memory
 from hyper_rl.errors import UserError, missing_extra, require, require_count
-from hyper_rl.studies.group_lock import holder, try_lock
+from hyper_rl.file_lock import holder
+from hyper_rl.studies.group_lock import try_lock
 from hyper_rl.studies.plan import Group, plan_study
 from hyper_rl.studies.runner import Outcome, choose, interrupted, only_words, run_group, settle
 from hyper_rl.studies.study_file import StudyFile
@@ -38,8 +39,7 @@ LOCAL = "local"
 """The address that starts a cluster on this machine, for as long as the study runs."""
 RETRIES = 10
 """Workers of one group that may die before the study gives up; the same command then goes on with it."""
-CONNECT_SECONDS = 10.0
-LOOK_EVERY_SECONDS = 1.0
+CONNECT_SECONDS, LOOK_EVERY_SECONDS = 10.0, 1.0
 ASK_AGAIN_SECONDS = 5.0
 """Before a group that some other process computes is asked for again."""
 SAVE_SECONDS = 120.0

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TextIO
 
 from hyper_rl.errors import UserError
-from hyper_rl.studies.group_lock import holder, try_lock
+from hyper_rl.file_lock import holder
+from hyper_rl.studies.group_lock import try_lock
 from hyper_rl.studies.plan import Group, plan_study
 from hyper_rl.studies.study_file import StudyFile
 from hyper_rl.studies.study_folder import StudyFolder, check_group, finish_study, is_done, open_study

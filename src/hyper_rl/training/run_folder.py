@@ -18,8 +18,6 @@ import json
 import math
 import os
 import platform
-import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -29,14 +27,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from hyper_rl import __version__
+from hyper_rl import __version__, file_lock
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError
 from hyper_rl.training.checkpoint import flush
 from hyper_rl.training.snapshot import COLUMNS
-
-if sys.platform != "win32":
-    import fcntl
 
 LAST_EVALUATIONS = 5
 """A run's final performance is the mean of this many last evaluations."""
@@ -307,31 +302,21 @@ def _take_lock(path: Path, notes: list[str]) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             try:
-                if sys.platform != "win32":  # which has no such lock
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-                raise UserError(
-                    f"run: {path.parent} is being trained by {holder}; wait for it, or stop it and resume"
-                ) from None
+                taken = file_lock.take(descriptor, wait=False)
             except OSError as error:  # on file systems without locks one process at a time is for the user to see to
                 notes.append(f"{path} cannot be locked ({error.strerror}): let no other process train in this folder")
-            if _is_file(descriptor, path):
-                with suppress(OSError):  # only for people who want to know who holds it
-                    os.ftruncate(descriptor, 0)
-                    os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+                taken = True
+            if not taken:
+                by = file_lock.holder(path)
+                raise UserError(f"run: {path.parent} is being trained by {by}; wait for it, or stop it and resume")
+            if file_lock.still_there(descriptor, path):
+                with suppress(OSError):  # who holds it is told for people only
+                    file_lock.sign(descriptor)
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # removed since it was opened, by whoever had it, it is the lock of nothing
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+        os.close(descriptor)
 
 
 def _mean(values: np.ndarray) -> float:
