@@ -33,7 +33,7 @@ from jax.sharding import SingleDeviceSharding
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hyper_rl import backend, slopes_kernel
+from hyper_rl import backend, thin_kernels
 from hyper_rl.learners.base import period_of
 from hyper_rl.training.device_loop import advance, init_runs
 from speed import make_program
@@ -74,7 +74,7 @@ class Kernel:
 def compiled_text(task: str, method: str, runs: int, preset: str, *, half: bool, blocks: bool) -> tuple[str, int]:
     """The optimised program of `advance` for one H200, and how many steps a turn of its loop takes."""
     backend.on_gpu = lambda: True  # as on a GPU, though the host that compiles has none
-    slopes_kernel.interpreted, slopes_kernel.runs_here = lambda: False, lambda: True
+    thin_kernels.interpreted, thin_kernels.runs_here = lambda: False, lambda: True
     program = make_program(task, method, runs, preset, 100_000, 2, half)
     block = period_of(program.learner) if blocks else 1
     topology = topologies.get_topology_desc(platform="cuda", target_config=H200, topology="1x1x1")

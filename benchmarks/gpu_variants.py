@@ -3,102 +3,32 @@
     python benchmarks/gpu_variants.py --runs 128
     python benchmarks/gpu_variants.py --check        # do they compute the same? Also on a CPU, kernels interpreted
 
-In the package, and here without: `serial` lets no two kernels run side by side, `two-pass` takes the gradient of a thin
-first layer in two passes over it instead of one kernel. Not in the package: `units` computes thin first layers forward
-in a kernel of their own, too (the compiler's reach half the memory's speed).
+All are in the package, and here without: `serial` lets no two kernels run side by side, `two-pass` takes the gradient
+of a thin first layer in two passes over it instead of one kernel, `compiled-units` leaves that layer's units to the
+compiler. What was tried and lost is in docs/speed.md.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
-from jaxtyping import Array
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu_kernels import program_parser
-from hyper_rl import backend, hidden_layers, slopes_kernel
-from hyper_rl.products import affine
+from hyper_rl import backend, hidden_layers
 from hyper_rl.training import device_loop
 from speed import WARMUP, make_program, measure
 
-VARIANTS = ("package", "serial", "two-pass", "units")
-ROWS, UNITS, WARPS = 32, 256, 4
-"""Of the layer that one block of `units` computes."""
-
-
-def units_in_one_kernel(layer: slopes_kernel.Layer, rows: tuple[Array, ...] = ()) -> Array:
-    """relu(x W + b) of a layer that `slopes_kernel.fits`.
-
-    With `rows` (mean and one over the deviation) normalised before its ReLU.
-    """
-    x, weight, bias = layer
-    (batch, fan_in), width = x.shape, weight.shape[1]
-    units = UNITS if width % UNITS == 0 else min(slopes_kernel.UNITS, width)
-    return pl.pallas_call(
-        partial(_units, fan_in=fan_in, normalised=bool(rows)),
-        out_shape=jax.ShapeDtypeStruct((batch, width), x.dtype),
-        grid=(batch // ROWS, width // units),
-        in_specs=[
-            pl.BlockSpec((ROWS, fan_in), lambda i, j: (i, 0)),
-            pl.BlockSpec((fan_in, units), lambda i, j: (0, j)),
-            pl.BlockSpec((units,), lambda i, j: (j,)),
-            *(pl.BlockSpec((ROWS, 1), lambda i, j: (i, 0)) for _ in rows),
-        ],
-        out_specs=pl.BlockSpec((ROWS, units), lambda i, j: (i, j)),
-        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
-        interpret=slopes_kernel.interpreted(),
-    )(x, weight.astype(x.dtype), bias.astype(x.dtype), *rows)
-
-
-def _units(x: Any, weight: Any, bias: Any, *rest: Any, fan_in: int, normalised: bool) -> None:
-    *rows, y = rest
-    terms = (x[:, i].astype(jnp.float32)[:, None] * weight[i, :].astype(jnp.float32)[None, :] for i in range(fan_in))
-    product = sum(terms, start=jnp.zeros((), jnp.float32)).astype(y.dtype) + bias[:][None, :]  # rounded as in `affine`
-    if normalised:
-        mean, scale = (row[:, 0][:, None] for row in rows)
-        product = (product.astype(jnp.float32) - mean) * scale
-    y[:, :] = jnp.maximum(product, 0.0).astype(y.dtype)
-
-
-def thin_with_kernel() -> Callable[..., Array]:
-    """`hidden_layers._thin` with another forward pass."""
-
-    @jax.custom_vjp
-    def thin(x: Array, weight: Array, bias: Array) -> Array:
-        layer = (x, weight, bias)
-        return units_in_one_kernel(layer) if slopes_kernel.fits(layer) else jax.nn.relu(affine(*layer))
-
-    thin.defvjp(lambda *layer: (thin(*layer), layer), hidden_layers._thin_backward)
-    return thin
-
-
-def thin_normalised_with_kernel() -> Callable[..., Array]:
-    def forward(x: Array, weight: Array, bias: Array) -> Any:
-        layer = (x, weight, bias)
-        if not slopes_kernel.fits(layer):
-            return hidden_layers._thin_normalised_forward(*layer)
-        mean, scale = hidden_layers.thin_moments(layer)
-        y = units_in_one_kernel(layer, (mean, scale))
-        return y, (layer, mean, scale, y)
-
-    @jax.custom_vjp
-    def thin(x: Array, weight: Array, bias: Array) -> Array:
-        return forward(x, weight, bias)[0]
-
-    thin.defvjp(forward, hidden_layers._thin_normalised_backward)
-    return thin
+VARIANTS = ("package", "serial", "two-pass", "compiled-units")
 
 
 @contextmanager
@@ -107,10 +37,9 @@ def variant(name: str) -> Iterator[None]:
     if name == "serial":
         changed.append((backend, "compiler_options", dict))
     elif name == "two-pass":
-        changed.append((slopes_kernel, "runs_here", lambda: False))
-    elif name == "units":
-        changed.append((hidden_layers, "_thin", thin_with_kernel()))
-        changed.append((hidden_layers, "_thin_normalised", thin_normalised_with_kernel()))
+        changed.append((hidden_layers, "_kernel_slopes", hidden_layers._plain_slopes))
+    elif name == "compiled-units":
+        changed.append((hidden_layers, "_kernel_units", hidden_layers._plain_units))
     before = [getattr(owner, field) for owner, field, _ in changed]
     try:
         for owner, field, other in changed:

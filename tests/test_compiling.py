@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hyper_rl import backend, slopes_kernel
+from hyper_rl import backend, thin_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +42,11 @@ def test_a_device_of_ones_choice_is_the_one_that_counts(monkeypatch: pytest.Monk
     """On a machine with a GPU that is told to compute on its CPU nothing may be written for the GPU."""
     gpu: Any = SimpleNamespace(platform="gpu", compute_capability="9.0")
     monkeypatch.setattr(jax, "local_devices", lambda backend=None: jax.devices("cpu") if backend else [gpu])
-    assert backend.on_gpu() and not slopes_kernel.interpreted() and slopes_kernel.runs_here()
+    assert backend.on_gpu() and not thin_kernels.interpreted() and thin_kernels.runs_here()
     with jax.default_device(jax.devices("cpu")[0]):
-        assert not backend.on_gpu() and slopes_kernel.interpreted()
+        assert not backend.on_gpu() and thin_kernels.interpreted()
     with jax.default_device("cpu"):
-        assert not backend.on_gpu() and slopes_kernel.interpreted()
+        assert not backend.on_gpu() and thin_kernels.interpreted()
 
 
 def test_an_option_that_the_compiler_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,17 +78,17 @@ def test_options_are_asked_for_at_the_first_call(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("precision", "used"), [(None, True), ("tensorfloat32", True), ("highest", False)])
 def test_whoever_asks_for_full_precision_gets_no_tf32_kernel(precision: str | None, used: bool) -> None:
     with jax.default_matmul_precision(precision):
-        assert slopes_kernel.runs_here() == used
+        assert thin_kernels.runs_here() == used
 
 
 @pytest.mark.parametrize(("capability", "used"), [("9.0", True), ("8.0", True), ("7.5", False), ("gfx90a", False)])
 def test_the_kernel_is_for_recent_nvidia_gpus(capability: str, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: False)
-    monkeypatch.setattr(slopes_kernel, "usable_devices", lambda: [SimpleNamespace(compute_capability=capability)])
-    assert slopes_kernel.runs_here() == used
+    monkeypatch.setattr(thin_kernels, "interpreted", lambda: False)
+    monkeypatch.setattr(thin_kernels, "usable_devices", lambda: [SimpleNamespace(compute_capability=capability)])
+    assert thin_kernels.runs_here() == used
 
 
 def test_no_gpu_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: False)
-    monkeypatch.setattr(slopes_kernel, "usable_devices", lambda: [SimpleNamespace()])
-    assert not slopes_kernel.runs_here()
+    monkeypatch.setattr(thin_kernels, "interpreted", lambda: False)
+    monkeypatch.setattr(thin_kernels, "usable_devices", lambda: [SimpleNamespace()])
+    assert not thin_kernels.runs_here()

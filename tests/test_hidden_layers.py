@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from hyper_rl import backend, slopes_kernel
+from hyper_rl import backend, thin_kernels
 from hyper_rl.hidden_layers import EPSILON, hidden, normalised_relu
 from hyper_rl.networks import make_ensemble, make_mlp
 
@@ -89,37 +90,44 @@ def test_normalised_networks_learn_the_same_on_either_device(half: bool, monkeyp
 
 @pytest.mark.parametrize("half", [False, True], ids=["full", "half"])
 @pytest.mark.parametrize("normalised", [False, True], ids=["plain", "normalised"])
-def test_the_kernel_gives_the_slopes_of_the_plain_way(
+def test_the_kernels_give_the_units_and_slopes_of_the_plain_way(
     normalised: bool, half: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interpreted, of two networks in each of three runs that share their inputs; two blocks of rows and of units."""
     monkeypatch.setattr(backend, "on_gpu", lambda: True)
-    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: True)
+    monkeypatch.setattr(thin_kernels, "interpreted", lambda: True)
     x, weight, bias, dy = (
         a.astype(jnp.float32) for a in draw((3, 128, 6), (3, 2, 6, 256), (3, 2, 256), (3, 2, 128, 256))
     )
     kind = jnp.bfloat16 if half else jnp.float32
     x, dy = x.astype(kind), dy.astype(kind)
-    assert slopes_kernel.fits((x[0], weight[0, 0], bias[0, 0]))
+    assert thin_kernels.fits((x[0], weight[0, 0], bias[0, 0]))
 
-    def slopes() -> list[Array]:
+    def units_and_slopes() -> list[Array]:
         def one(x: Array, weight: Array, bias: Array, dy: Array) -> Any:
-            return jax.vjp(lambda *layer: hidden(*layer, normalised=normalised), x, weight, bias)[1](dy)
+            y, backward = jax.vjp(lambda *layer: hidden(*layer, normalised=normalised), x, weight, bias)
+            return y, *backward(dy)
 
         return list(jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0, 0, 0))))(x, weight, bias, dy))
 
-    calls, kernel = [], slopes_kernel.weight_slopes
+    calls: list[str] = []
 
-    def counted(*given: Any) -> Any:
-        calls.append(given)
-        return kernel(*given)
+    def counted(name: str) -> Callable[..., Any]:
+        kernel = getattr(thin_kernels, name)
 
-    monkeypatch.setattr(slopes_kernel, "weight_slopes", counted)
-    by_kernel = slopes()
-    monkeypatch.setattr(slopes_kernel, "fits", lambda layer: False)
-    without = slopes()
-    assert len(calls) == 1  # by the first of the two
-    for one, other in zip(without, by_kernel, strict=True):
+        def called(*given: Any) -> Any:
+            calls.append(name)
+            return kernel(*given)
+
+        return called
+
+    for name in ("units", "weight_slopes"):
+        monkeypatch.setattr(thin_kernels, name, counted(name))
+    by_kernels = units_and_slopes()
+    monkeypatch.setattr(thin_kernels, "fits", lambda layer: False)
+    without = units_and_slopes()
+    assert calls == ["units", "weight_slopes"]  # by the first of the two
+    for one, other in zip(without, by_kernels, strict=True):
         assert one.dtype == other.dtype
         mine, plainly = np.asarray(other, np.float64), np.asarray(one, np.float64)
         apart = np.linalg.norm(mine - plainly) / np.linalg.norm(plainly)
@@ -143,19 +151,26 @@ def test_a_gradient_can_be_differentiated_again(normalised: bool, monkeypatch: p
 
     here = slopes()
     monkeypatch.setattr(backend, "on_gpu", lambda: True)
-    monkeypatch.setattr(slopes_kernel, "interpreted", lambda: True)
-    assert slopes_kernel.fits((x, weight, bias))
+    monkeypatch.setattr(thin_kernels, "interpreted", lambda: True)
+    assert thin_kernels.fits((x, weight, bias))
     jax.clear_caches()
     for one, other in zip(here, slopes(), strict=True):
         apart = np.linalg.norm(np.asarray(one) - np.asarray(other)) / np.linalg.norm(np.asarray(one))
         assert apart < 4e-6  # five times what it is
 
 
-def test_the_kernel_takes_whole_blocks_of_short_numbers_only() -> None:
+def test_a_layer_that_has_diverged_shows_it_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thin_kernels, "interpreted", lambda: True)
+    x, weight, bias = (a.astype(jnp.float32) for a in draw((64, 6), (6, 32), (32,)))
+    y = thin_kernels.units((x.at[3, 1].set(jnp.nan), weight, bias))
+    assert np.isnan(y[3]).all() and np.isfinite(np.delete(y, 3, axis=0)).all()
+
+
+def test_the_kernels_take_whole_blocks_of_short_numbers_only() -> None:
     def fits(batch: int, inputs: int, width: int, kind: Any = jnp.float32) -> bool:
         shapes = ((batch, inputs), (inputs, width), (width,))
         layer: Any = tuple(jax.ShapeDtypeStruct(shape, kind) for shape in shapes)
-        return slopes_kernel.fits(layer)
+        return thin_kernels.fits(layer)
 
     assert fits(256, 6, 256) and fits(64, 11, 16) and fits(256, 6, 384, jnp.bfloat16)
     assert not fits(100, 6, 256)

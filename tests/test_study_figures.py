@@ -106,12 +106,20 @@ def test_a_variant_that_stands_for_two_things_does_not_hide_their_difference() -
     assert len(names) == 3 and all("preset" in name for name in names)
 
 
-def test_what_is_the_same_all_over_a_panel_is_not_named_in_it() -> None:
-    runs = runs_of("hyper", {"task": "Room", "preset": "paper"})
+def test_panels_share_a_legend_so_a_preset_is_named_and_drawn_alike_in_all() -> None:
+    runs = runs_of("hyper", {"task": "LargeMaze-Medium", "preset": "robust"})
     for preset in ("paper", "robust"):
         runs += runs_of("hyper", {"task": "MediumMaze-Easy", "preset": preset})
-    names = [[series.name for series in panel.series] for panel in lay_out(runs)]
-    assert names == [["Hyper"], ["Hyper, preset paper", "Hyper, preset robust"]]
+    large, easy = lay_out(runs)
+    assert [series.name for series in large.series] == ["Hyper, preset robust"]
+    assert [series.name for series in easy.series] == ["Hyper, preset paper", "Hyper, preset robust"]
+    assert large.series[0].stroke == easy.series[1].stroke != easy.series[0].stroke
+
+
+def test_a_preset_that_differs_in_no_panel_is_not_named() -> None:
+    runs = runs_of("hyper", {"task": "Room", "preset": "paper"})
+    runs += runs_of("hyper", {"task": "MiniGrid-Fetch", "preset": "minigrid"})
+    assert [[series.name for series in panel.series] for panel in lay_out(runs)] == [["Hyper"], ["Hyper"]]
 
 
 def test_a_legend_has_as_many_columns_as_fit() -> None:

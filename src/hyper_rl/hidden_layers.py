@@ -2,8 +2,8 @@
 
 The backward pass computes again what it needs to know of the forward pass instead of keeping it: whether a unit was
 positive, and a normalised unit's value. On a GPU, where memory traffic is what a step's time goes to, a layer of a few
-inputs (the first of every network for a small task) is computed again from those inputs where it can be, and its
-gradient comes from one kernel (`slopes_kernel`) where its sizes fit that.
+inputs (the first of every network for a small task) is computed again from those inputs where it can be, and it and
+its gradient come from one kernel each (`thin_kernels`) where its sizes fit those.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hyper_rl import backend, slopes_kernel
+from hyper_rl import backend, thin_kernels
 from hyper_rl.products import THIN_INPUTS, affine, affine_backward, as_if_other, sum_over_inputs, wide
-from hyper_rl.slopes_kernel import Column, Layer, normalise_slopes
+from hyper_rl.thin_kernels import Column, Layer, normalise_slopes
 
 EPSILON = 1e-5
 """Added to the variance of a layer's units."""
@@ -99,7 +99,7 @@ normalised_relu.defvjp(_normalised_relu_forward, _normalised_relu_backward)
 
 @jax.custom_vjp
 def _thin(x: Array, weight: Array, bias: Array) -> Array:
-    return jax.nn.relu(affine(x, weight, bias))
+    return _thin_units((x, weight, bias))
 
 
 def _thin_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, Layer]:
@@ -121,7 +121,7 @@ def _thin_normalised(x: Array, weight: Array, bias: Array) -> Array:
 def _thin_normalised_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Layer, Column, Column, Array]]:
     layer = (x, weight, bias)
     mean, scale = thin_moments(layer)
-    y = jax.nn.relu((affine(x, weight, bias).astype(mean.dtype) - mean) * scale).astype(x.dtype)
+    y = _thin_units(layer, (mean, scale))
     return y, (layer, mean, scale, y)
 
 
@@ -136,13 +136,41 @@ def _thin_normalised_backward(saved: tuple[Layer, Column, Column, Array], dy: Ar
 _thin_normalised.defvjp(_thin_normalised_forward, _thin_normalised_backward)
 
 
+def _thin_units(layer: Layer, rows: tuple[Column, ...] = ()) -> Array:
+    """After the ReLU; `rows` of a normalised layer are what `thin_kernels` says."""
+    return _kernel_units(layer, rows) if _kernels_take(layer) else _plain_units(layer, rows)
+
+
+def _kernels_take(layer: Layer) -> bool:
+    return backend.on_gpu() and thin_kernels.runs_here() and thin_kernels.fits(layer)
+
+
+def _plain_units(layer: Layer, rows: tuple[Column, ...]) -> Array:
+    result = affine(*layer)
+    if rows:
+        mean, scale = rows
+        result = (result.astype(mean.dtype) - mean) * scale
+    return jax.nn.relu(result).astype(layer[0].dtype)
+
+
+@jax.custom_vjp
+def _kernel_units(layer: Layer, rows: tuple[Column, ...]) -> Array:
+    """Differentiated only where somebody differentiates a gradient, as a penalty on it does: then as the plain way."""
+    return thin_kernels.units(layer, rows)
+
+
+_kernel_units.defvjp(
+    lambda *given: (_kernel_units(*given), given), lambda given, slopes: jax.vjp(_plain_units, *given)[1](slopes)
+)
+
+
 def _thin_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...] = ()) -> Layer:
-    """In x, W and b, from those after the ReLU; `rows` of a normalised layer are what `slopes_kernel` says.
+    """In x, W and b, from those after the ReLU; `rows` of a normalised layer are what `thin_kernels` says.
 
     Those in x are not computed where nobody uses them, as for critics that learn.
     """
     dx, *others = affine_backward(None, layer[:2], _before_relu(layer, dy, rows))
-    if backend.on_gpu() and slopes_kernel.runs_here() and slopes_kernel.fits(layer):
+    if _kernels_take(layer):
         others = [*_kernel_slopes(layer, dy, rows)]
     return dx, others[0], others[1]
 
@@ -158,8 +186,8 @@ def _before_relu(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> Array:
 
 @jax.custom_vjp
 def _kernel_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> tuple[Array, Array]:
-    """In W and b. Whoever differentiates a gradient, as a penalty on it does, gets the slopes of the plain way."""
-    return slopes_kernel.weight_slopes(layer, dy, rows)
+    """In W and b. Whoever differentiates a gradient gets the slopes of the plain way here, too."""
+    return thin_kernels.weight_slopes(layer, dy, rows)
 
 
 def _plain_slopes(layer: Layer, dy: Array, rows: tuple[Column, ...]) -> tuple[Array, Array]:

@@ -64,27 +64,32 @@ def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
     varied = _varied(runs)
     asks = [key for key in varied if _is_question(key)]
     answers = [key for key in varied if not _is_question(key)]
-    panels = []
-    for question in _distinct(_values(run, asks) for run in runs):
-        mine = [run for run in runs if _values(run, asks) == question]
-        task = str(mine[0].labels.get("task", ""))
-        extra = [f"{_short(key)} = {_said(value)}" for key, value in zip(asks, question, strict=True) if key != "task"]
-        differ = _varied(mine)  # where the preset, say, is the same all over a panel, it is not named in it
-        panels.append(Panel(", ".join([task, *extra]), _series(mine, [key for key in answers if key in differ])))
-    return panels
-
-
-def _series(runs: Sequence[RunResult], answers: Sequence[str]) -> tuple[Series, ...]:
-    besides = [key for key in answers if key != "method"]
+    questions = _distinct(_values(run, asks) for run in runs)
+    groups = [[run for run in runs if _values(run, asks) == question] for question in questions]
+    # What differs in no panel (a preset that follows from the task, say) is not named; what differs in one is named in
+    # all of them and looks the same in all, for they share a legend.
+    differ = {key for mine in groups for key in _varied(mine)}
+    besides = [key for key in answers if key in differ and key != "method"]
     if _tells_all(runs, "variant", besides):
         besides = ["variant"]  # the study's own words for all that makes the difference
     strokes = _distinct(_values(run, besides) for run in runs)
-    answered = _distinct((run.labels.get("method"), *_values(run, besides)) for run in runs)
     # Where no two methods share a variant, colour may tell variants apart: strokes alone are hard to follow.
-    by_colour = len(strokes) > 2 and len(answered) == len(strokes)
+    by_colour = len(strokes) > 2 and len(strokes) == len(_distinct(_values(run, ("method", *besides)) for run in runs))
+    panels = []
+    for question, mine in zip(questions, groups, strict=True):
+        task = str(mine[0].labels.get("task", ""))
+        extra = [f"{_short(key)} = {_said(value)}" for key, value in zip(asks, question, strict=True) if key != "task"]
+        panels.append(Panel(", ".join([task, *extra]), _series(mine, besides, strokes, by_colour=by_colour)))
+    return panels
+
+
+def _series(
+    runs: Sequence[RunResult], besides: Sequence[str], strokes: Sequence[Any], *, by_colour: bool
+) -> tuple[Series, ...]:
+    keys = ("method", *besides)
     found = []
-    for answer in answered:
-        mine = tuple(run for run in runs if (run.labels.get("method"), *_values(run, besides)) == answer)
+    for answer in _distinct(_values(run, keys) for run in runs):
+        mine = tuple(run for run in runs if _values(run, keys) == answer)
         method, rest = str(answer[0]), answer[1:]
         said = [_difference(key, value) for key, value in zip(besides, rest, strict=True)]
         name = ", ".join([method_name(method, str(mine[0].labels.get("learner", ""))), *said])

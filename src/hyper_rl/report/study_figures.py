@@ -44,9 +44,10 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
         return drawn
     panels = lay_out(result.runs)
     column = "success" if any(run.final.get("success", 0.0) > 0 for run in result.runs) else "return"
-    if any(len(series.betas) > 1 for panel in panels for series in panel.series):
+    swept = [panel for panel in panels if any(len(series.betas) > 1 for series in panel.series)]
+    if swept:  # of a task at one beta alone there is nothing to see against beta
         for name in (column, f"behaviour_{column}"):
-            drawn += _save(_against_beta(panels, name, result.title), folder / f"beta-{name}")
+            drawn += _save(_against_beta(swept, name, result.title), folder / f"beta-{name}")
     drawn += _save(_over_steps(panels, column, result.title), folder / f"curves-{column}")
     if all(run.config.learner != "tabular_q" for run in result.runs):
         # A table that starts optimistic promises 1/(1 - gamma) wherever it has not been: nothing to compare.

@@ -1,9 +1,11 @@
-"""The gradient of a thin hidden layer in one GPU kernel: slopes in W and b of sum(dy * relu(x W + b)).
+"""A thin hidden layer on a GPU, relu(x W + b) of a few inputs: its units in one kernel, its gradient in another.
 
-Left to the compiler, the slopes are masked where the layer's ReLU was off, which writes a layer to memory, and what was
-written is multiplied by the layer's few inputs. The kernel reads the slopes, computes the mask from the inputs and adds
-up the products, in one pass over the memory. A layer that is normalised before its ReLU goes the same way. What is
-rounded is rounded where `hidden_layers` does it without the kernel, so both give the same but for the order of sums.
+Left to the compiler, the units are written at half the speed of the memory. For the gradient, slopes in W and b of
+sum(dy * relu(x W + b)), the slopes dy are masked where the layer's ReLU was off, which writes a layer to memory, and
+what was written is multiplied by the layer's few inputs; the kernel reads the slopes, computes the mask from the inputs
+and adds up the products, in one pass over the memory. A layer that is normalised before its ReLU goes the same way.
+What is rounded is rounded where `hidden_layers` does it without the kernels, so both give the same but for the order of
+sums.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ Column = Float[Array, "batch 1"]
 
 ROWS, UNITS = 64, 128
 """Of the slopes that are in registers at a time."""
+FORWARD_ROWS, FORWARD_UNITS = 32, 256
+"""Of the layer that one block of the forward kernel computes; fewer units where a layer is no multiple of them."""
 COLUMNS = 16
 """Of the matrix of inputs: as few as a product takes."""
 BESIDE = 5
@@ -37,12 +41,12 @@ PRECISIONS = (None, "default", "tensorfloat32", "TF32_TF32_F32")
 
 
 def interpreted() -> bool:
-    """Whether the kernel runs step by step as plain JAX, as it must where there is no GPU."""
+    """Whether the kernels run step by step as plain JAX, as they must where there is no GPU."""
     return usable_devices()[0].platform != "gpu"
 
 
 def runs_here() -> bool:
-    """Whether this process may use the kernel at all: it is written for recent NVIDIA GPUs, and in TF32."""
+    """Whether this process may use the kernels at all: they are written for recent NVIDIA GPUs, and in TF32."""
     if getattr(jax.config, "jax_default_matmul_precision", None) not in PRECISIONS:
         return False
     return interpreted() or _capability(usable_devices()[0]) >= OLDEST
@@ -57,11 +61,43 @@ def _capability(device: Any) -> float:
 
 
 def fits(layer: Layer) -> bool:
-    """Whether the kernel takes a layer: of whole blocks, few inputs, and numbers of at most 32 bits."""
+    """Whether the kernels take a layer: of whole blocks, few inputs, and numbers of at most 32 bits."""
     (batch, fan_in), width = layer[0].shape, layer[1].shape[1]
     units = min(UNITS, width)
     whole = batch % ROWS == 0 and width % units == 0 and units >= 16 and units.bit_count() == 1
     return whole and fan_in + BESIDE <= COLUMNS and all(part.dtype in (jnp.float32, jnp.bfloat16) for part in layer)
+
+
+def units(layer: Layer, rows: tuple[Column, ...] = ()) -> Float[Array, "batch n"]:
+    """relu(x W + b), for a layer that `fits`; with `rows` (mean, one over the deviation) normalised before its ReLU."""
+    x, weight, bias = layer
+    (batch, fan_in), width = x.shape, weight.shape[1]
+    wide = FORWARD_UNITS if width % FORWARD_UNITS == 0 else min(UNITS, width)
+    return pl.pallas_call(
+        partial(_units, fan_in=fan_in, normalised=bool(rows)),
+        out_shape=jax.ShapeDtypeStruct((batch, width), x.dtype),
+        grid=(batch // FORWARD_ROWS, width // wide),
+        in_specs=[
+            pl.BlockSpec((FORWARD_ROWS, fan_in), lambda i, j: (i, 0)),
+            pl.BlockSpec((fan_in, wide), lambda i, j: (0, j)),
+            pl.BlockSpec((wide,), lambda i, j: (j,)),
+            *(pl.BlockSpec((FORWARD_ROWS, 1), lambda i, j: (i, 0)) for _ in rows),
+        ],
+        out_specs=pl.BlockSpec((FORWARD_ROWS, wide), lambda i, j: (i, j)),
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
+        interpret=interpreted(),
+    )(x, weight.astype(x.dtype), bias.astype(x.dtype), *rows)
+
+
+def _units(x: Any, weight: Any, bias: Any, *rest: Any, fan_in: int, normalised: bool) -> None:
+    *rows, y = rest
+    terms = (x[:, i].astype(jnp.float32)[:, None] * weight[i, :].astype(jnp.float32)[None, :] for i in range(fan_in))
+    result = sum(terms, start=jnp.zeros((), jnp.float32)).astype(y.dtype) + bias[:][None, :]
+    if normalised:
+        mean, scale = (row[:, 0][:, None] for row in rows)
+        result = (result.astype(jnp.float32) - mean) * scale
+    # No maximum: Triton's takes the 0 where the other is no number, and a network that has diverged must show it.
+    y[:, :] = jnp.where(result < 0, 0.0, result).astype(y.dtype)
 
 
 def weight_slopes(
