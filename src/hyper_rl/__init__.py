@@ -9,8 +9,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from hyper_rl.agent import Curiosity, Decouple, Exploit, Hyper, Lesson, load
+    from hyper_rl.sweeping import Sweep, sweep
 
-__all__ = ["Curiosity", "Decouple", "Exploit", "Hyper", "Lesson", "__version__", "load"]
+__all__ = ["Curiosity", "Decouple", "Exploit", "Hyper", "Lesson", "Sweep", "__version__", "load", "sweep"]
 
 
 if importlib.util.find_spec("gymnasium") is not None:
@@ -20,6 +21,10 @@ if importlib.util.find_spec("gymnasium") is not None:
 
 def __getattr__(name: str) -> Any:
     # Imported when asked for: `hyper-rl --help` and worker processes need none of it.
+    if name in ("Sweep", "sweep"):
+        from hyper_rl import sweeping
+
+        return getattr(sweeping, name)
     if name in __all__:
         from hyper_rl import agent
 

@@ -1,0 +1,183 @@
+"""Several betas and seeds side by side, from Python: what `hyper-rl train` does, as one call.
+
+    from hyper_rl import sweep
+
+    found = sweep("Room", betas=(0.005, 0.1, 10), seeds=5, out="runs/room")
+    found.means()                       # {0.005: 1.0, 0.1: 1.0, 10.0: 1.0}
+    found.agent(beta=0.1, seed=2)       # an agent object, which predicts and is judged
+
+All runs are one compiled program. The run folder is the command's: `hyper-rl evaluate`, `render` and `train --resume`
+take it, and the same call made again goes on with a stopped one, or reads a finished one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from hyper_rl.agent import OffPolicyAgent, load
+from hyper_rl.bonuses.base import Bonus
+from hyper_rl.config import Config
+from hyper_rl.errors import UserError, require, require_count
+from hyper_rl.learners.base import Learner
+from hyper_rl.settings import Settings, as_steps, choose_task, make_parts, require_environments, require_part
+from hyper_rl.studies.statistics import Estimate, robustness_score
+from hyper_rl.training.progress import show_progress
+from hyper_rl.training.run_folder import RunFolder
+from hyper_rl.training.trainer import Saving, resume, train
+
+ARGUMENTS = frozenset({"choice", "learner", "bonus", "method", "preset", "betas", "seeds", "steps"})
+"""Settings that are arguments of their own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The runs of one run folder. `runs` has one row each: beta, seed, success, return, goals, ..."""
+
+    folder: Path
+    config: Config
+    runs: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Sweep:
+        """What is in a finished run folder, whoever trained it."""
+        opened, config = RunFolder.open(Path(folder).expanduser())
+        return cls(opened.path, config, tuple(opened.read_result()["runs"]))
+
+    @property
+    def betas(self) -> tuple[float, ...]:
+        return tuple(sorted({float(run["beta"]) for run in self.runs}))
+
+    def values(self, column: str = "success") -> dict[float, np.ndarray]:
+        """One number for each seed, by beta; NaN where a run has none."""
+        known = sorted({name for run in self.runs for name in run} - {"run"})
+        require(column in known, "column", column, f"one of {', '.join(known)}")
+        return {
+            beta: np.array([np.nan if run[column] is None else run[column] for run in self.runs if run["beta"] == beta])
+            for beta in self.betas
+        }
+
+    def means(self, column: str = "success") -> dict[float, float]:
+        """Mean over the seeds that have a number, by beta."""
+        kept = {beta: values[~np.isnan(values)] for beta, values in self.values(column).items()}
+        return {beta: float(values.mean()) if len(values) else float("nan") for beta, values in kept.items()}
+
+    def robustness(self) -> Estimate:
+        """Area under success against log beta, divided by the width, with its 95% interval; needs two betas."""
+        return robustness_score(self.betas, list(self.values().values()))
+
+    def curve(self) -> dict[str, np.ndarray]:
+        """Columns of `curve.csv`: one row for each evaluation of each run."""
+        return RunFolder(self.folder).read_curve()
+
+    def agent(self, beta: float | None = None, seed: int | None = None) -> OffPolicyAgent:
+        """The judged agent of one run; beta or seed may be left out where there is only one."""
+        found = [
+            run for run in self.runs if (beta is None or run["beta"] == beta) and (seed is None or run["seed"] == seed)
+        ]
+        if len(found) != 1:
+            have = ", ".join(f"beta {run['beta']:g} seed {run['seed']}" for run in self.runs[:8])
+            more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
+            raise UserError(
+                f"agent: beta {beta} and seed {seed} name {len(found)} runs of {self.folder}, must name one of: "
+                f"{have}{more}"
+            )
+        return load(RunFolder(self.folder).agent(found[0]["run"]))
+
+
+def sweep(
+    task: str,
+    betas: float | Sequence[float] = 1.0,
+    seeds: int | Sequence[int] = 1,
+    steps: int | None = None,
+    *,
+    out: str | Path,
+    method: str = "hyper",
+    learner: str | eqx.Module | None = None,
+    bonus: str | eqx.Module | None = None,
+    preset: str = "robust",
+    env_kwargs: Mapping[str, Any] | None = None,
+    env_module: str | None = None,
+    backend: str | None = None,
+    horizon: int | None = None,
+    success: str | None = None,
+    progress_bar: bool = False,
+    env_workers: int = 0,
+    checkpoint_seconds: float = 60.0,
+    log: Sequence[str] = (),
+    **settings: Any,
+) -> Sweep:
+    """Train every beta with every seed (a number of them from 0 on, or the seeds themselves) into the folder `out`.
+
+    `task` is a name of ours or a Gymnasium id, because every run has environments of its own; `learner` and `bonus` are
+    names or configured objects. Further settings are those of `hyper-rl train`: warmup, eval_every, p_start, ...
+    """
+    require(isinstance(task, str), "task", task, "a task's name or a Gymnasium id")
+    require_part("learner", learner, Learner, "TD3(lr=1e-3)")
+    require_part("bonus", bonus, Bonus, "ICM()")
+    require_environments(task, env_kwargs, None, success)
+    known = {f.name for f in dataclasses.fields(Settings)} - ARGUMENTS - (set() if method == "lesson" else {"lesson"})
+    for name in settings:
+        require(name in known, "settings", name, f"one of {', '.join(sorted(known))}")
+    choice = choose_task(
+        task, backend=backend, options=env_kwargs, horizon=horizon, env_module=env_module, success=success
+    )
+    by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
+    if method == "exploit" and bonus is not None:
+        raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
+    made, made_bonus = make_parts(choice, preset, method, *by_name)
+    config = Settings(
+        choice=choice,
+        learner=learner if isinstance(learner, eqx.Module) else made,
+        bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
+        method=method,
+        preset=preset,
+        betas=_as_tuple(betas),
+        seeds=_seeds(seeds),
+        steps=None if steps is None else as_steps("steps", steps),
+        **settings,
+    ).config()
+    folder = Path(out).expanduser()
+    saving = Saving(checkpoint_seconds, writers=tuple(log))
+    label = f"{method} on {task} ({len(config.runs)} runs)"
+    shown = (lambda first: show_progress(label, config.steps, first, sys.stderr)) if progress_bar else None
+    if RunFolder(folder).config.is_file():
+        _refuse_others(config, folder)
+        resume(folder, saving=saving, open_progress=shown, env_workers=env_workers, env_module=env_module)
+    else:
+        train(config, folder, saving=saving, open_progress=shown, env_workers=env_workers)
+    return Sweep.read(folder)
+
+
+def _as_tuple(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else (values,)
+
+
+def _seeds(seeds: Any) -> tuple[Any, ...]:
+    if isinstance(seeds, Iterable):
+        return _as_tuple(seeds)
+    require_count("seeds", seeds)
+    return tuple(range(seeds))
+
+
+def _refuse_others(config: Config, folder: Path) -> None:
+    """The same call goes on with a folder; another one must not be taken for it."""
+    _, theirs = RunFolder.open(folder)
+    for field in dataclasses.fields(Config):
+        one, other = (_as_data(getattr(which, field.name)) for which in (config, theirs))
+        # A folder that was trained on for longer keeps its first schedule.
+        if field.name != "schedule_steps" and one != other:
+            raise UserError(
+                f"{field.name}: got {one!r}, but {folder} was made with {other!r}; give another folder as `out`"
+            )
+
+
+def _as_data(value: Any) -> Any:
+    return json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
