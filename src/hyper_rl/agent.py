@@ -24,7 +24,8 @@ from typing import Any, ClassVar, Self
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
-from hyper_rl.agent_store import Asked, SavedAgent, read_saved, write_saved
+from hyper_rl.agent_budget import Asked
+from hyper_rl.agent_store import SavedAgent, read_saved, write_saved
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
 from hyper_rl.config import Config, build_program
@@ -266,7 +267,7 @@ class OffPolicyAgent:
             self._choice = self._choice or self._saved.choose_task()
         assert self._choice is not None
         program = build_program(self._config)
-        check_fits(program, 1)
+        check_fits(program, 1, remedy="make the agent with a smaller capacity")
         loop = open_loop(self._config, program, source=self._choice.source)
         if self._saved is not None and self._clock.step > 0:  # before the first step there is nothing to bring back
             self._clock = self._saved.restore(loop)
@@ -285,9 +286,10 @@ class OffPolicyAgent:
             self._loop, self._config = None, config
             return self._running()
         loop = self._running()
-        self._config = self._asked.longer_budget(self._config, self._clock.step + more)
-        if self._config.capacity != loop.program.capacity:
-            loop.adopt(build_program(self._config), self._clock.step)
+        config = self._asked.longer_budget(self._config, self._clock.step, self._clock.step + more)
+        if config.capacity != loop.program.capacity:
+            loop.adopt(build_program(config), self._clock.step)
+        self._config = config
         return loop
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from hyper_rl.config import Config, build_parts, check_precision, make_learner, require_named_task
+from hyper_rl.agent_budget import Asked
+from hyper_rl.config import Config, build_parts, check_precision, require_named_task
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError
 from hyper_rl.methods.policies import make_policies
 from hyper_rl.report.render.stored_learners import read_learners
-from hyper_rl.settings import TaskChoice, choose_task, fitting_capacity, fitting_warmup
+from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
@@ -41,34 +42,6 @@ OURS = re.compile(
     r"|runs/0/agent/(agent\.json|policy\.safetensors)"
 )
 """What `save`, and `hyper-rl train --resume` after it, write into the folder of an agent."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What somebody has set of that which otherwise follows from the budget; None: nobody has."""
-
-    warmup: int | None = None
-    capacity: int | None = None
-
-    def first_budget(self, config: Config, steps: int) -> Config:
-        """`config` as it is for a first budget of `steps`."""
-        warmup = fitting_warmup(config.preset, config.learner, steps) if self.warmup is None else self.warmup
-        capacity = self._capacity(config, steps)
-        made = dataclasses.replace(config, steps=steps, schedule_steps=steps, warmup=warmup, capacity=capacity)
-        made.check()
-        return made
-
-    def longer_budget(self, config: Config, steps: int) -> Config:
-        """`config` for `steps` in all: the schedule stays, the replay may grow."""
-        made = dataclasses.replace(config, steps=steps, capacity=max(config.capacity, self._capacity(config, steps)))
-        made.check()
-        return made
-
-    def _capacity(self, config: Config, steps: int) -> int:
-        if self.capacity is not None:
-            return self.capacity
-        learner = make_learner(config.learner, config.learner_options, config.normalise_observations)
-        return fitting_capacity(config.method, learner, steps)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.host_episodes import CurrentEpisodes, SeedBook
 from hyper_rl.training.host_evaluation import HostJudge
-from hyper_rl.training.loop import Stored, pack, unpack
+from hyper_rl.training.loop import Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
 from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
@@ -158,7 +158,7 @@ class HostLoop:
 
     def adopt(self, program: Program, step: int) -> None:
         whole = self._whole()
-        self._hold(whole._replace(runs=unpack(program, pack(self.program, whole.runs, step))))
+        self._hold(whole._replace(runs=carry_over(self.program, program, whole.runs, step)))
         self.program = program
         self._program_leaves, self._program_tree = jax.tree.flatten(program)
         self._seeds = SeedBook(program)
