@@ -71,6 +71,20 @@ class SavedAgent:
             raise UserError(f"env: {choice.name} has other spaces than {self.config.task}, which the agent knows")
         return choice
 
+    def require_kind(self, choice: TaskChoice) -> None:
+        """Refuse an environment that would be ignored in training: a compiled task goes on as it is, and only there."""
+        compiled, task = self.config.host is None, self.config.task
+        kinds = ("a Gymnasium environment", "a compiled task")
+        if compiled != (choice.source is None):
+            mine, other = kinds[compiled], kinds[not compiled]
+            raise UserError(f"env: {choice.name} is {other}, and the agent's {task} is {mine}; leave env out to go on")
+        own = int(self.agent.task.horizon)
+        if compiled and choice.horizon != own:
+            raise UserError(
+                f"env: {choice.name} ends its episodes after {choice.horizon} steps, the agent's {task} after {own}, "
+                "and a compiled task goes on as it is; leave env out"
+            )
+
     def choose_task(self) -> TaskChoice:
         """The task of the configuration, made again by its name."""
         host = self.config.host
@@ -101,6 +115,19 @@ class SavedAgent:
             raise UserError(f"{self.folder}: was at step {self.step} and is at step {position.step} now; load it again")
         loop.restore(Stored(tree, extra), position.step)
         return Clock(position.step, position.evaluations)
+
+
+def moved_to(config: Config, choice: TaskChoice) -> Config:
+    """`config` in the environments of `choice`, whose episode limit is H from now on; p keeps its numbers.
+
+    What learners see stays as it was described at first, because the shapes of all that is stored follow from it.
+    """
+    old, new = config.host, choice.host
+    if old is None or new is None:
+        return config
+    spec = {**old["spec"], "horizon": choice.horizon}
+    host = {**new, "module": new["module"] or old["module"], "spec": spec}
+    return dataclasses.replace(config, task=choice.name, task_options=dict(choice.options), host=host)
 
 
 def write_saved(
