@@ -7,9 +7,10 @@ what is learned: as long as it grows it has held everything since the first step
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 
-from hyper_rl.config import Config, build_program, make_learner, suggest_capacity
+from hyper_rl.config import Config, build_program, is_all_warmup, make_learner, suggest_capacity
 from hyper_rl.errors import UserError
 from hyper_rl.settings import fitting_capacity, fitting_warmup
 from hyper_rl.training.memory import check_fits
@@ -32,6 +33,11 @@ class Asked:
         capacity = self._capacity(config, steps)
         made = dataclasses.replace(config, steps=steps, schedule_steps=steps, warmup=warmup, capacity=capacity)
         made.check()
+        if is_all_warmup(made):
+            warnings.warn(
+                f"warmup: {warmup} steps of it leave none of these {steps} to learn in; it goes on in the next call",
+                stacklevel=4,  # whoever called `learn`
+            )
         return made
 
     def longer_budget(self, config: Config, step: int, steps: int) -> Config:
