@@ -325,7 +325,11 @@ def test_the_episode_limit_is_that_of_the_environment_at_work(tmp_path: Path) ->
     assert np.asarray(loaded._running().program.task.horizon).tolist() == [29]
     line = refused(lambda: hyper_rl.load(tmp_path / "agent", env=limited(1)).learn(10))
     assert line.startswith("env: toy/Steps-v0 ends its episodes after 1 steps, and the one in progress has ")
-    for one in (agent, loaded):
+    fresh = Hyper("toy/Steps-v0", eval_every=100, eval_episodes=2)
+    fresh.set_env(limited(4))
+    fresh.learn(10)
+    assert np.asarray(fresh._running().program.task.horizon).tolist() == [4], "also before its first step"
+    for one in (agent, loaded, fresh):
         one.close()
 
 

@@ -171,6 +171,7 @@ class HostLoop:
 
         `program`: the one at work but for the episode limit, which is that of these environments.
         """
+        self._begin_if_new()
         self.close()
         self._source = source
         numbers = self._episodes.numbers + 1
