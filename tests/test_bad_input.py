@@ -45,6 +45,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("train Room --seeds -2", ("seeds", "-2", "a whole number >= 1")),
     ("train Room --seed -1", ("seed", "-1", "between 0 and 4294967295")),
     ("train Room --warmup -1", ("warmup", "-1", "a whole number >= 0")),
+    ("train Room --warmup 500 --steps 500", ("warmup", "500", "below the 500 steps")),
     ("train Room --eval-every 0", ("eval_every", "0", "a whole number >= 1")),
     ("train Room --eval-episodes 0", ("eval_episodes", "0", "a whole number >= 1")),
     ("train Room --horizon 0", ("horizon", "0", "a whole number >= 1")),

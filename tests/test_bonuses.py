@@ -213,8 +213,26 @@ def test_running_statistics_are_kept_only_where_used() -> None:
     start = plain.init(KEY, PLANE)
     assert plain.observe(start, one) is start
     seen = scaled.observe(start, one)
+    assert int(seen.observations.seen) == 2 and np.asarray(seen.observations.mean).tolist() == [4.0, 9.5]
+    seen = Disagreement(widths=(4,), normalise=True, target="change").observe(start, one)
     assert int(seen.observations.seen) == 1 and np.asarray(seen.observations.mean).tolist() == [3.0, 10.0]
     assert np.asarray(seen.changes.mean).tolist() == [2.0, -1.0]
+
+
+def test_what_moves_only_at_the_end_of_episodes_is_predicted_in_its_own_units() -> None:
+    # The second coordinate is 5 in one of 16 observations, else 0: mean 5/16, deviation 5 sqrt(15)/16, so that 5 is
+    # sqrt(15) deviations from the mean. In one of 1024 it would be sqrt(1023), some 32, and is clipped.
+    bonus = Disagreement(widths=(4,), normalise=True)
+    inside = jax.tree.map(lambda leaf: leaf[0], transitions([[1.0, 0.0]], [[0.5]], [[-1.0, 0.0]]))
+    last = transitions([[1.0, 0.0]], [[0.5]], [[-1.0, 5.0]])
+    state = bonus.init(KEY, PLANE)
+    for _ in range(7):
+        state = bonus.observe(state, inside)
+    state = bonus.observe(state, jax.tree.map(lambda leaf: leaf[0], last))
+    np.testing.assert_allclose(np.asarray(bonus.targets(state, last)), [[-1.0, 15**0.5]], rtol=1e-5)
+    rare = RunningMoments(jnp.asarray(1024, jnp.int32), array(0.0, 5 / 1024), array(1024.0, 25 * 1023 / 1024))
+    targets = bonus.targets(state._replace(observations=rare), last)
+    np.testing.assert_allclose(np.asarray(targets), [[-1.0, 10.0]], rtol=1e-5)
 
 
 def test_normalised_bonus_does_not_depend_on_the_units_of_the_observation() -> None:

@@ -191,7 +191,7 @@ def bad_ids() -> Any:
 def test_a_failure_names_environment_step_and_value_and_leaves_the_checkpoint(
     bad_ids: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "--method exploit --steps 400 --warmup 400 --eval-every 400 --checkpoint-seconds 1e-9 --td3.widths 8 8"
+    words = "--method exploit --steps 401 --warmup 400 --eval-every 400 --checkpoint-seconds 1e-9 --td3.widths 8 8"
     says = {
         "crash": "gearbox on fire",
         "observation": "observation[0] is nan",

@@ -140,7 +140,7 @@ def test_a_real_runs_account_equals_one_kept_from_outside() -> None:
     warmup, steps, goal, subgoal = 60, 500, 15, 1
     state = init_runs(program)
     before = host(state)
-    kept = [dict(episodes=0, repo_wins=0, expl_wins=0, repo=0.0, expl=0.0, length=0) for _ in range(2)]
+    kept = [dict(episodes=0, repo_wins=0, expl_wins=0, repo=0.0, expl=0.0, length=0, taken=0) for _ in range(2)]
     stood = np.zeros((2, 16), int)
     for run in range(2):
         stood[run, before.env[run]] += 1
@@ -156,6 +156,7 @@ def test_a_real_runs_account_equals_one_kept_from_outside() -> None:
             taken = int(before.episode.step[run])
             repositions = step >= warmup and taken + 1 < before.episode.length[run]
             kept[run]["repo" if repositions else "expl"] += reward
+            kept[run]["taken"] += int(repositions)
             kept[run]["repo_wins" if repositions else "expl_wins"] += reached == goal
             if reached in (goal, subgoal) or taken + 1 == 12:
                 kept[run]["episodes"] += 1
@@ -170,6 +171,7 @@ def test_a_real_runs_account_equals_one_kept_from_outside() -> None:
         assert window.explore_successes[run] == mine["expl_wins"]
         assert totals.goals[run] == mine["repo_wins"] + mine["expl_wins"]
         assert window.length[run] == mine["length"]
+        assert mine["length"] - mine["episodes"] > mine["taken"], "L as drawn: warm-up and early ends take less"
         open_account = before.episode.reposition_return[run], before.episode.explore_return[run]
         assert window.reposition_return[run] + open_account[0] == pytest.approx(mine["repo"], rel=1e-5)
         assert window.explore_return[run] + open_account[1] == pytest.approx(mine["expl"], rel=1e-5)

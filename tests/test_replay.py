@@ -92,6 +92,13 @@ def test_sampling_is_even_over_what_is_stored(stored: int, numbers: list[int]) -
     np.testing.assert_array_equal(np.asarray(batch.terminated), drawn % 2 == 1)
 
 
+def test_room_to_spare_changes_no_draw() -> None:
+    small, large = ReplayLayout.of(DISCRETE, 5), ReplayLayout.of(DISCRETE, 20)
+    rows, stored = filled(small, DISCRETE, 4), jnp.asarray(4, jnp.int32)
+    grown = jnp.pad(rows, ((0, 15), (0, 0)))
+    assert same(small.sample(rows, KEY, 100, stored), large.sample(grown, KEY, 100, stored))
+
+
 def test_newest_stands_first() -> None:
     layout = ReplayLayout.of(MIXED, 4)
     newest, sampled = example(MIXED, 9), layout.unpack(filled(layout, MIXED, 2)[:2])

@@ -48,6 +48,7 @@ BAD = {
     "steps as a fraction": ('steps = 1.5\ntask="Room"\n' + GROUP, "line 1: steps: got 1.5, must be a whole number"),
     "steps as a flag": ('steps = true\ntask="Room"\n' + GROUP, "line 1: steps: got True, must be a whole number"),
     "no steps": (HEAD + GROUP + "eval_every = 0\n", "line 6: eval_every: got 0, must be a whole number >= 1"),
+    "nothing but warm-up": (HEAD + GROUP + "warmup = 100\n", "line 6: warmup: got 100, must be below the 100 steps"),
     "a method that is a number": (HEAD + "[[group]]\nmethod = 1\n", "line 5: method: got 1, must be one of exploit"),
     "a flag as text": (HEAD + GROUP + "normalise_observations = 'yes'\n", "line 6: normalise_observations: got 'yes'"),
     "empty grid": (HEAD + GROUP + "betas = []\n", "line 6: betas: got [], must be at least one value"),
@@ -245,6 +246,32 @@ def test_a_group_that_does_not_fit_is_divided_and_found_again() -> None:
         restore_division([group], stored[1:], "study.json")
     with pytest.raises(UserError, match=r"does not fit|need"):
         divide([group], one // 2)
+
+
+@pytest.mark.parametrize(
+    ("preset", "steps", "warmup"),
+    [
+        ("paper", 20_000, 10_000), ("paper", 25_000, 12_500), ("paper", 50_000, 25_000), ("paper", 300_000, 25_000),
+        ("robust", 20_000, 2_000), ("robust", 300_000, 25_000), ("minigrid", 1_000, 500), ("minigrid", 2_000, 1_000),
+    ],
+)  # fmt: skip
+def test_a_default_warm_up_leaves_steps_to_learn_in(preset: str, steps: int, warmup: int) -> None:
+    (group,) = plan_study(parse(f"task = 'Pendulum'\npreset = '{preset}'\nsteps = {steps}\n[[group]]\n"), "paper")
+    assert group.config.warmup == warmup
+
+
+@pytest.mark.parametrize(
+    ("keys", "start", "end"),
+    [
+        ("env = { horizon = 200 }", 0.01, 0.005),
+        ("env = { horizon = 50 }", 0.01, 0.01),
+        ("env = { horizon = 50 }\np_end = '1/H'", 0.01, 0.02),
+        ("p_start = 0.002\np_end = 0.3", 0.002, 0.3),
+    ],
+)
+def test_p_does_not_rise_unless_asked_to(keys: str, start: float, end: float) -> None:
+    (group,) = plan_study(parse(HEAD + GROUP + keys + "\n"), "paper")
+    assert [group.config.p_start, group.config.p_end] == pytest.approx([start, end])
 
 
 def test_every_study_of_the_package_can_be_planned() -> None:

@@ -24,7 +24,8 @@ from typing import Any, ClassVar, Self
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
-from hyper_rl.agent_store import Asked, SavedAgent, read_saved, write_saved
+from hyper_rl.agent_budget import Asked
+from hyper_rl.agent_store import SavedAgent, moved_to, read_saved, write_saved
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
 from hyper_rl.config import Config, build_program
@@ -225,13 +226,17 @@ class OffPolicyAgent:
         require_environments(env, None, eval_env, None)
         if env is not None:
             made._choice = saved.fit(choose_given(env, None, eval_env, saved.horizon, saved.success))
+            made._config = moved_to(saved.config, made._choice)
         made._start_over()
         made._clock = Clock(saved.step, len(saved.curve))
         made.curve = list(saved.curve)
         return made
 
     def set_env(self, env: Any, *, eval_env: Any = None) -> None:
-        """Go on in another environment of the same spaces; the episode in progress is left unfinished."""
+        """Go on in another environment of the same spaces, under its episode limit.
+
+        The episode in progress is left unfinished.
+        """
         loop = self._running()
         host = self._config.host
         if host is None:
@@ -240,8 +245,10 @@ class OffPolicyAgent:
         choice = choose_given(env, None, eval_env, host["horizon"], host["success"])
         if choice.source is None or not same_spaces(choice.spec, loop.program.spec):
             raise UserError(f"set_env: {choice.name} has other spaces than {self._config.task}")
-        loop.change_source(choice.source, self._clock.step)  # type: ignore[attr-defined]
-        self._choice, self._closed = choice, False
+        config = moved_to(self._config, choice)
+        loop.change_source(choice.source, build_program(config), self._clock.step)  # type: ignore[attr-defined]
+        self._choice, self._config, self._closed = choice, config, False
+        self._interface = Interface.of(config, choice.reader)
 
     def close(self) -> None:
         """Close the environments this agent has made; one that was given stays open. It learns no more after that."""
@@ -264,9 +271,10 @@ class OffPolicyAgent:
         if self._saved is not None:
             self._saved.require_whole()
             self._choice = self._choice or self._saved.choose_task()
+            self._saved.require_kind(self._choice)
         assert self._choice is not None
         program = build_program(self._config)
-        check_fits(program, 1)
+        check_fits(program, 1, remedy="make the agent with a smaller capacity")
         loop = open_loop(self._config, program, source=self._choice.source)
         if self._saved is not None and self._clock.step > 0:  # before the first step there is nothing to bring back
             self._clock = self._saved.restore(loop)
@@ -285,9 +293,10 @@ class OffPolicyAgent:
             self._loop, self._config = None, config
             return self._running()
         loop = self._running()
-        self._config = self._asked.longer_budget(self._config, self._clock.step + more)
-        if self._config.capacity != loop.program.capacity:
-            loop.adopt(build_program(self._config), self._clock.step)
+        config = self._asked.longer_budget(self._config, self._clock.step, self._clock.step + more)
+        if config.capacity != loop.program.capacity:
+            loop.adopt(build_program(config), self._clock.step)
+        self._config = config
         return loop
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from hyper_rl.config import Config, build_parts, check_precision, make_learner, require_named_task
+from hyper_rl.agent_budget import Asked
+from hyper_rl.config import Config, build_parts, check_precision, require_named_task
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError
 from hyper_rl.methods.policies import make_policies
 from hyper_rl.report.render.stored_learners import read_learners
-from hyper_rl.settings import TaskChoice, choose_task, fitting_capacity, fitting_warmup
+from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
@@ -41,34 +42,6 @@ OURS = re.compile(
     r"|runs/0/agent/(agent\.json|policy\.safetensors)"
 )
 """What `save`, and `hyper-rl train --resume` after it, write into the folder of an agent."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What somebody has set of that which otherwise follows from the budget; None: nobody has."""
-
-    warmup: int | None = None
-    capacity: int | None = None
-
-    def first_budget(self, config: Config, steps: int) -> Config:
-        """`config` as it is for a first budget of `steps`."""
-        warmup = fitting_warmup(config.preset, config.learner, steps) if self.warmup is None else self.warmup
-        capacity = self._capacity(config, steps)
-        made = dataclasses.replace(config, steps=steps, schedule_steps=steps, warmup=warmup, capacity=capacity)
-        made.check()
-        return made
-
-    def longer_budget(self, config: Config, steps: int) -> Config:
-        """`config` for `steps` in all: the schedule stays, the replay may grow."""
-        made = dataclasses.replace(config, steps=steps, capacity=max(config.capacity, self._capacity(config, steps)))
-        made.check()
-        return made
-
-    def _capacity(self, config: Config, steps: int) -> int:
-        if self.capacity is not None:
-            return self.capacity
-        learner = make_learner(config.learner, config.learner_options, config.normalise_observations)
-        return fitting_capacity(config.method, learner, steps)
 
 
 @dataclass(frozen=True)
@@ -97,6 +70,20 @@ class SavedAgent:
         if not same_spaces(choice.spec, self.agent.task.spec):
             raise UserError(f"env: {choice.name} has other spaces than {self.config.task}, which the agent knows")
         return choice
+
+    def require_kind(self, choice: TaskChoice) -> None:
+        """Refuse an environment that would be ignored in training: a compiled task goes on as it is, and only there."""
+        compiled, task = self.config.host is None, self.config.task
+        kinds = ("a Gymnasium environment", "a compiled task")
+        if compiled != (choice.source is None):
+            mine, other = kinds[compiled], kinds[not compiled]
+            raise UserError(f"env: {choice.name} is {other}, and the agent's {task} is {mine}; leave env out to go on")
+        own = int(self.agent.task.horizon)
+        if compiled and choice.horizon != own:
+            raise UserError(
+                f"env: {choice.name} ends its episodes after {choice.horizon} steps, the agent's {task} after {own}, "
+                "and a compiled task goes on as it is; leave env out"
+            )
 
     def choose_task(self) -> TaskChoice:
         """The task of the configuration, made again by its name."""
@@ -128,6 +115,19 @@ class SavedAgent:
             raise UserError(f"{self.folder}: was at step {self.step} and is at step {position.step} now; load it again")
         loop.restore(Stored(tree, extra), position.step)
         return Clock(position.step, position.evaluations)
+
+
+def moved_to(config: Config, choice: TaskChoice) -> Config:
+    """`config` in the environments of `choice`, whose episode limit is H from now on; p keeps its numbers.
+
+    What learners see stays as it was described at first, because the shapes of all that is stored follow from it.
+    """
+    old, new = config.host, choice.host
+    if old is None or new is None:
+        return config
+    spec = {**old["spec"], "horizon": choice.horizon}
+    host = {**new, "module": new["module"] or old["module"], "spec": spec}
+    return dataclasses.replace(config, task=choice.name, task_options=dict(choice.options), host=host)
 
 
 def write_saved(

@@ -242,6 +242,17 @@ def suggest_capacity(steps: int) -> int:
     return max(1, min(steps, 1_000_000))
 
 
+def is_all_warmup(config: Config) -> bool:
+    """Whether the steps end before anything is learned."""
+    return config.warmup >= config.steps
+
+
+def require_learning(config: Config) -> None:
+    """For whoever trains once: an agent object may be given more steps later."""
+    below = f"below the {config.steps} steps: nothing is learned before its end"
+    require(not is_all_warmup(config), "warmup", config.warmup, below)
+
+
 def check_precision(config: Config) -> None:
     """A run folder continues in the number format it was begun with."""
     if config.precision != precision():

@@ -41,8 +41,8 @@ class Preset:
     train_every: int = 1
     warmup: int = 25_000
     """Steps with uniform actions for deep learners,"""
-    warmup_share: float = 1.0
-    """but at most this share of the budget."""
+    warmup_share: float = 0.5
+    """but at most this share of the budget: a short one would otherwise end before anything is learned."""
     p_end: str | float = 0.001
     """Truncation probability at the last step for deep learners."""
 

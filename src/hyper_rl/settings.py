@@ -175,10 +175,9 @@ class Settings:
         deep = learner_name != "tabular_q"
         steps = self.steps if self.steps is not None else self.choice.entry.steps
         require_count("steps", steps)
-        horizon = self.choice.horizon
         usual_p = 1 - self.learner.gamma  # type: ignore[attr-defined]
         p_start = as_number("p_start", usual_p if self.p_start is None else self.p_start)
-        p_end = parse_p_end(self.p_end, horizon, preset.p_end if deep else "1/H")
+        p_end = self._p_end(p_start, preset.p_end if deep else "1/H")
         require_probability("p_start", p_start)
         require_probability("p_end", p_end)
         options = self.method == "lesson"
@@ -226,6 +225,11 @@ class Settings:
         require(switch is None or isinstance(switch, bool), "normalise_observations", switch, "True, False or left out")
         require(isinstance(self.lesson, LessonOptions), "lesson", self.lesson, "a LessonOptions(...)")
 
+    def _p_end(self, p_start: float, default: str | float) -> float:
+        """As asked for. The default is never above the start: p falls, also where H < 1/(1-gamma)."""
+        horizon = self.choice.horizon
+        return min(p_start, parse_p_end(default, horizon)) if self.p_end is None else parse_p_end(self.p_end, horizon)
+
     def _normalises(self, preset: Preset, deep: bool) -> bool:
         if self.normalise_observations is not None:
             return self.normalise_observations
@@ -252,8 +256,7 @@ def fitting_capacity(method: str, learner: Any, steps: int) -> int:
     return suggest_capacity(steps) if needs_replay else 1
 
 
-def parse_p_end(value: str | float | None, horizon: int, default: str | float) -> float:
-    value = default if value is None else value
+def parse_p_end(value: str | float, horizon: int) -> float:
     if isinstance(value, str) and value.replace(" ", "").upper() == "1/H":
         return 1 / horizon
     try:

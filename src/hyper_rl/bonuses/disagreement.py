@@ -8,6 +8,9 @@ the models as they are before their update on that batch. Two readings of what i
 * `target="next"`, `normalise=False` (preset `paper`): raw input, raw next observation;
 * `target="change"`, `normalise=True` (preset `robust`): input and change in units of their own running deviation, so
   that the bonus does not depend on the units of the observation.
+
+With `target="next"` and `normalise=True` one set of statistics serves input and next observation, so both count in it,
+and what is predicted is clipped: a coordinate may move in the last step of rare episodes only.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from hyper_rl import backend
 from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import require, require_choice, require_count, require_positive
+from hyper_rl.learners.normalised import LARGEST
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
 from hyper_rl.observations import as_vectors, feature_size
@@ -80,10 +84,11 @@ class Disagreement(eqx.Module):
         if not self.normalise:
             return state
         before, after = _observations(state, jax.tree.map(lambda leaf: leaf[None], newest))
-        return state._replace(
-            observations=moments_add(state.observations, before[0]),
-            changes=moments_add(state.changes, after[0] - before[0]),
-        )
+        observations = moments_add(state.observations, before[0])
+        if self.target == "next":
+            # Divided by the same statistics. A coordinate that moves at the end of episodes alone would never count.
+            observations = moments_add(observations, after[0])
+        return state._replace(observations=observations, changes=moments_add(state.changes, after[0] - before[0]))
 
     def inputs(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch fan_in"]:
         observation, _ = _observations(state, batch)
@@ -100,7 +105,7 @@ class Disagreement(eqx.Module):
             if not self.normalise:
                 return after
             mean, deviation = state.observations.mean, moments_deviation(state.observations)
-            return (after - mean[None, :]) / deviation[None, :]
+            return jnp.clip((after - mean[None, :]) / deviation[None, :], -LARGEST, LARGEST)
         return change / moments_deviation(state.changes)[None, :] if self.normalise else change
 
     def reward(self, state: DisagreementState, batch: Transition) -> Float[Array, " batch"]:

@@ -17,7 +17,7 @@ from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
-from hyper_rl.config import Config, make_task
+from hyper_rl.config import Config, make_task, require_learning
 from hyper_rl.errors import UserError
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.run_folder import RunFolder
@@ -44,6 +44,7 @@ def run_train(arguments: Sequence[str]) -> int:
         if options.extend_steps is not None:
             raise UserError("extend_steps: only continues a run; give --resume DIR with it")
         config = resolve(options)
+        require_learning(config)
         folder = options.out or Path("runs") / f"{config.task.replace('/', '-')}-{config.method}-{config.preset}"
         result = train(
             config,

@@ -59,7 +59,7 @@ class TrainOptions:
     seed: int = 0
     """The first seed."""
     warmup: int | None = None
-    """Steps with uniform actions before learning begins; default: the preset's, 0 for tables."""
+    """Steps with uniform actions before learning begins, below --steps; default: the preset's, 0 for tables."""
     eval_every: int = 5_000
     """Steps between evaluations."""
     eval_episodes: int = 10
@@ -77,7 +77,7 @@ class TrainOptions:
     p_start: float | None = None
     """Truncation probability at the first step; default 1 - gamma."""
     p_end: str | None = None
-    """Truncation probability at the last step, a number or 1/H; default: the preset's, 1/H for tables."""
+    """Truncation probability at the last step, a number or 1/H; default: preset's (tables: 1/H), at most p_start."""
     lengths: Literal["bounded", "plain"] = "bounded"
     """Distribution of the repositioning length."""
     bonus_scale: BonusScale | None = None

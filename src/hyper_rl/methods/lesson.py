@@ -16,7 +16,7 @@ Order and rule are those of the published code.
 The option critic learns from the batch of the learners and the option stored with each transition; it sees observations
 as they are, also where learners see them normalised. Warm-up acts as the option `random` does and is stored as such.
 `reposition_*` in the curve is what happened under the option `task`, and `mean_length` - 1 the mean number of such
-steps in an episode, as it is for Hyper.
+steps in an episode, counted. (For Hyper it is L as drawn, which the episode may end before.)
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 import equinox as eqx
 
 from hyper_rl.bonuses.registry import BONUSES
-from hyper_rl.config import Config, options_of
+from hyper_rl.config import Config, options_of, require_learning
 from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError
 from hyper_rl.learners.registry import LEARNERS
@@ -136,7 +136,9 @@ def _configure(study: StudyFile, combination: _Combination) -> Config:
             lesson=_with_options(LessonOptions(), values, used) if method == "lesson" else LessonOptions(),
             **{key: values[key] for key in SETTINGS_KEYS if key in values},
         )
-        return settings.config()
+        config = settings.config()
+        require_learning(config)
+        return config
     except UserError as error:
         raise study.error(_line_of(error, entries), error) from None
 

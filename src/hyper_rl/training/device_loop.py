@@ -26,7 +26,7 @@ from jaxtyping import Array, Int
 from hyper_rl import backend
 from hyper_rl.learners.base import period_of
 from hyper_rl.training.evaluation import Judgement, evaluate
-from hyper_rl.training.loop import Stored, pack, unpack
+from hyper_rl.training.loop import Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run
 from hyper_rl.training.sharding import SHARDED, SHARED, over_runs, place, run_mesh
 from hyper_rl.training.step import step_run
@@ -146,7 +146,7 @@ class DeviceLoop:
         self._state = place(edit(self.state), self._mesh)
 
     def adopt(self, program: Program, step: int) -> None:
-        self._state = place(unpack(program, pack(self.program, self.state, step)), self._mesh)
+        self._state = place(carry_over(self.program, program, self.state, step), self._mesh)
         self.program = place(program, self._mesh)
 
     def store(self, step: int) -> Stored:

@@ -24,10 +24,11 @@ from jaxtyping import Array, Float, Int
 from hyper_rl.envs.base import Discrete, TaskSpec
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
+from hyper_rl.errors import UserError
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.host_episodes import CurrentEpisodes, SeedBook
 from hyper_rl.training.host_evaluation import HostJudge
-from hyper_rl.training.loop import Stored, pack, unpack
+from hyper_rl.training.loop import Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
 from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
@@ -108,11 +109,9 @@ class HostLoop:
     """Runs of a Gymnasium environment."""
 
     def __init__(self, program: Program, source: EnvSource, warmup: int, *, workers: int = 0) -> None:
-        self.program, self._source, self._warmup, self._workers = program, source, warmup, workers
-        self._count = int(program.budget.shape[0])
-        self._spec, self._horizon = program.spec, int(np.asarray(program.task.horizon).max())
-        self._program_leaves, self._program_tree = jax.tree.flatten(program)
-        self._seeds = SeedBook(program)
+        self._source, self._warmup, self._workers = source, warmup, workers
+        self._count, self._spec = int(program.budget.shape[0]), program.spec
+        self._use(program)
         self.position = 0
         self._dtype = np.dtype(jnp.zeros((), float).dtype)
         self._pool: EnvPool | None = None
@@ -121,6 +120,12 @@ class HostLoop:
         self._tree: Any = None
         self._actions = np.zeros(0)
         self._episodes = CurrentEpisodes(self._count)
+
+    def _use(self, program: Program) -> None:
+        self.program = program
+        self._horizon = int(np.asarray(program.task.horizon).max())
+        self._program_leaves, self._program_tree = jax.tree.flatten(program)
+        self._seeds = SeedBook(program)
         self._calls: dict[Stage, Call] = {}
 
     @property
@@ -158,18 +163,20 @@ class HostLoop:
 
     def adopt(self, program: Program, step: int) -> None:
         whole = self._whole()
-        self._hold(whole._replace(runs=unpack(program, pack(self.program, whole.runs, step))))
-        self.program = program
-        self._program_leaves, self._program_tree = jax.tree.flatten(program)
-        self._seeds = SeedBook(program)
-        self._calls = {}
+        self._hold(whole._replace(runs=carry_over(self.program, program, whole.runs, step)))
+        self._use(program)
 
-    def change_source(self, source: EnvSource, step: int) -> None:
-        """Other environments of the same kind, each beginning its run's next episode."""
+    def change_source(self, source: EnvSource, program: Program, step: int) -> None:
+        """Other environments of the same kind, each beginning its run's next episode.
+
+        `program`: the one at work but for the episode limit, which is that of these environments.
+        """
+        self._begin_if_new()
         self.close()
         self._source = source
         numbers = self._episodes.numbers + 1
         observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
+        self._use(program)
         self._episodes.numbers = numbers
         self._episodes.begin(range(self._count), observations)
         device = _as_device(self._spec, observations, self._dtype)
@@ -191,6 +198,12 @@ class HostLoop:
         self._hold(HostRuns(unpack(self.program, whole.runs), choice))
         self._actions = np.asarray(choice.action)
         pool = self._open_pool()
+        longest = max(len(rows) - 1 for name, rows in stored.extra.items() if name.endswith("/observations"))
+        if longest >= self._horizon:
+            raise UserError(
+                f"env: {self._source.env_id} ends its episodes after {self._horizon} steps, and the one in progress "
+                f"has {longest}; load the agent with the environment it was in, then change that with set_env"
+            )
         numbers = np.asarray(whole.runs.episode.number)
         self._episodes = CurrentEpisodes.repeat(
             pool, self._source.env_id, numbers, self._seeds.of(numbers), self._seeds.of(numbers + 1), stored.extra

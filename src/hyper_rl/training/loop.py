@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hyper_rl.errors import require
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.program import Program, RunState
 
@@ -58,7 +59,10 @@ class Loop(Protocol):
         ...
 
     def adopt(self, program: Program, step: int) -> None:
-        """Go on under a program that differs in its numbers and in the size of its replay only, which may grow."""
+        """Go on under a program that differs in its numbers and in the size of its replay only.
+
+        That may grow as long as nothing in it has been overwritten.
+        """
         ...
 
     def store(self, step: int) -> Stored: ...
@@ -87,3 +91,16 @@ def unpack(program: Program, stored: RunState) -> RunState:
         return state
     missing = program.capacity - state.replay.shape[1]
     return state._replace(replay=jnp.pad(state.replay, ((0, 0), (0, missing), (0, 0))))
+
+
+def carry_over(old: Program, new: Program, state: RunState, step: int) -> RunState:
+    """The state under a program whose replay may be larger.
+
+    Once the ring has wrapped, its size is part of what it holds: in a larger one the rows between the old size and
+    `step` would count as filled, and nothing was ever written there.
+    """
+    if state.replay is not None:
+        whole = step <= old.capacity and new.capacity >= old.capacity
+        allowed = f"{old.capacity} as before: {step} transitions have gone into the replay"
+        require(whole or new.capacity == old.capacity, "capacity", new.capacity, allowed)
+    return unpack(new, pack(old, state, step))

@@ -63,8 +63,8 @@ def _free_on(device: jax.Device) -> int | None:
     return None if limit is None else int(limit) - int(stats.get("bytes_in_use", 0))
 
 
-def check_fits(program: Program, runs: int) -> str:
-    """One line that says what will be taken; raises when it cannot be had."""
+def check_fits(program: Program, runs: int, *, remedy: str = "lower --capacity, --seeds or the number of betas") -> str:
+    """One line that says what will be taken; raises, with the `remedy`, when it cannot be had."""
     total, replay = estimate(program)
     several = not isinstance(program.task, HostTask)
     free = available(share_evenly(runs, len(usable_devices())) if several else 1)
@@ -72,7 +72,7 @@ def check_fits(program: Program, runs: int) -> str:
     if free is not None and total > HEADROOM * free:
         raise UserError(
             f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}) and {human_bytes(free)} "
-            "is free; lower --capacity, --seeds or the number of betas"
+            f"is free; {remedy}"
         )
     parts = (line, f"{human_bytes(free)} free" if free is not None else "", describe(runs) if several else "")
     return ", ".join(part for part in parts if part)

@@ -17,7 +17,10 @@ class Episode(NamedTuple):
     number: Int[Array, ""]
     step: Int[Array, ""]
     length: Int[Array, ""]
-    """L: the learner 'task' acts in the first L-1 steps."""
+    """L: the learner 'task' acts in the first L-1 steps, as far as the episode gets and after warm-up.
+
+    It is drawn at the start. Under LESSON it is counted: one more than the steps that the option 'task' took so far.
+    """
     reposition_return: Float[Array, ""]
     explore_return: Float[Array, ""]
     winner: Int[Array, ""]
@@ -33,6 +36,7 @@ class Window(NamedTuple):
     reposition_return: Float[Array, ""]
     explore_return: Float[Array, ""]
     length: Float[Array, ""]
+    """Of L, so of what was drawn: an episode that ended before its L counts with all of it, one of warm-up too."""
     updates: Int[Array, ""]
     loss: Float[Array, " learners"]
     actor_loss: Float[Array, " learners"]
