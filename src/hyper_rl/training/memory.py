@@ -72,7 +72,7 @@ def check_fits(program: Program, runs: int) -> str:
     if free is not None and total > HEADROOM * free:
         raise UserError(
             f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}) and {human_bytes(free)} "
-            "is free; lower --capacity, --seeds or the number of betas"
+            "is free; lower --capacity (capacity=), --seeds or the number of betas"
         )
     parts = (line, f"{human_bytes(free)} free" if free is not None else "", describe(runs) if several else "")
     return ", ".join(part for part in parts if part)
