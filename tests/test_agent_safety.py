@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
 import numpy as np
@@ -22,6 +23,7 @@ from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
 from hyper_rl.errors import UserError
 from hyper_rl.learners.sac import SAC
+from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.training.agent_file import read_agent
 from hyper_rl.training.run_folder import RunFolder
@@ -224,6 +226,60 @@ def test_callbacks_go_on_with_their_own_and_spare_those_of_other_runs(tmp_path: 
     assert len(list((tmp_path / "all").iterdir())) == 2
 
 
+# Options that a file cannot hold as they are
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(np.int64(6), 6), (np.float32(0.5), 0.5), (np.bool_(True), True), (np.arange(3), [0, 1, 2])]
+)
+def test_numpys_options_are_saved_as_plain_ones(given: Any, kept: Any, tmp_path: Path) -> None:
+    agent = Hyper("toy/Steps-v0", env_kwargs={"wrong": given}, **TOY)
+    assert agent._choice is not None and agent._choice.source is not None
+    assert agent._choice.source.kwargs["wrong"] is given, "the environment itself gets what was given"
+    agent.save(tmp_path / "whole")
+    agent.save(tmp_path / "policy", policy_only=True)
+    for name in ("whole", "policy"):
+        assert hyper_rl.load(tmp_path / name).config.task_options == {"wrong": kept}
+    agent.close()
+
+
+def test_an_option_that_no_file_can_hold_is_asked_for_when_it_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = Hyper("toy/Steps-v0", env_kwargs={"wrong": print}, **TOY)
+    agent.save(tmp_path / "agent")
+    agent.close()
+    loaded = hyper_rl.load(tmp_path / "agent")
+    assert loaded.predict(6)[0] in (1, 2)
+    line = refused(lambda: loaded.learn(10))
+    assert "env_kwargs: wrong" in line and "load(..., env=...)" in line
+    assert main(["evaluate", str(tmp_path / "agent")]) == 2
+    assert "env_kwargs: wrong" in capsys.readouterr().err
+    with_it = hyper_rl.load(tmp_path / "agent", env=gymnasium.make("toy/Steps-v0"))
+    assert with_it.learn(10).num_timesteps == 10
+    with_it.close()
+
+
+class Fancy(TabularQ):
+    tie: Any = eqx.field(static=True, default=print)
+
+
+def test_a_part_is_saved_with_numbers_in_any_form_or_refused(tmp_path: Path) -> None:
+    agent = Hyper("Room", learner=TabularQ(step_size=np.float32(0.5)), **ROOM)  # type: ignore[arg-type]
+    agent.save(tmp_path / "agent")
+    assert hyper_rl.load(tmp_path / "agent").config.learner_options["step_size"] == 0.5
+    assert "learner: Fancy.tie is <built-in function print>" in refused(lambda: Hyper("Room", learner=Fancy()))
+
+
+def test_options_of_a_compiled_task_in_any_form() -> None:
+    for subgoal in (np.array([16, 17]), [16, 17], (np.int64(16), 17)):
+        assert Hyper("Room", env_kwargs={"subgoal": subgoal}).config.task_options == {"subgoal": (16, 17)}
+    for wrong in ((17, 17.5), np.array([17, 17.5]), (17,), 17, "ab"):
+        line = refused(lambda wrong=wrong: Hyper("Room", env_kwargs={"subgoal": wrong}))
+        assert line.startswith("room.subgoal: got") and "a cell of the room (two whole numbers)" in line
+    assert "env_kwargs: size of the JAX task Room" in refused(lambda: Hyper("Room", env_kwargs={"size": print}))
+
+
 # The first budget
 
 
@@ -281,6 +337,17 @@ PART = "must be a name, or a configured object"
         ({"p_start": "x"}, "p_start: got 'x', must be a number"),
         ({"p_end": [1]}, "p_end: got [1], must be a probability"),
         ({"normalise_observations": "no"}, "normalise_observations: got 'no'"),
+        (
+            {"gamma": 0.9},
+            "gamma: belongs to the learner (TD3, SAC, DQN, TabularQ",
+        ),
+        ({"lr": 0.9}, "learner=TD3(lr=...)"),
+        ({"models": 3}, "bonus=Disagreement(models=...)"),
+        ({"colour": 3}, "there are beta, bonus, bonus_scale, capacity, env, env_kwargs, eval_env, eval_episodes"),
+        (
+            {"colour": 3},
+            "p_end, p_start, preset, reward_scale, seed, success, train_every, warmup",
+        ),
     ],
 )
 def test_the_constructor_refuses_what_is_of_the_wrong_kind(given: dict[str, Any], says: str) -> None:

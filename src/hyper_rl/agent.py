@@ -14,7 +14,6 @@ as those of the command are behind it; one agent is one run.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -24,6 +23,7 @@ from typing import Any, ClassVar, Self
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
+from hyper_rl.agent_arguments import require_environments, require_known, require_part
 from hyper_rl.agent_store import Asked, SavedAgent, read_saved, write_saved
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
@@ -32,7 +32,7 @@ from hyper_rl.envs.given_env import choose_given
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require_count
 from hyper_rl.learners.base import Learner
-from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts, require_environments, require_part
+from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts
 from hyper_rl.training.evaluation import judged_policies
 from hyper_rl.training.loop import Loop
 from hyper_rl.training.loops import open_loop
@@ -77,13 +77,7 @@ class OffPolicyAgent:
         are those of `hyper-rl train`: p_start, p_end, lengths, bonus_scale, reward_scale, normalise_observations,
         train_every, gradient_steps, and for Lesson `lesson`, its options.
         """
-        ours = {"choice", "method", "betas", "seeds", "steps"}
-        known = {f.name for f in dataclasses.fields(Settings)} - ours
-        if self.method != "lesson":
-            known -= {"lesson"}
-        for name in settings:
-            if name not in known:
-                raise UserError(f"{name}: not a setting; there are {', '.join(sorted(known))}")
+        require_known(settings, self.method, OffPolicyAgent.__init__)
         if self.method == "exploit" and bonus is not None:
             raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
         require_part("learner", learner, Learner, "TD3(lr=1e-3)")

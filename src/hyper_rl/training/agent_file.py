@@ -22,6 +22,7 @@ from hyper_rl.envs.base import Task
 from hyper_rl.errors import UserError
 from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.plain_values import plain
 from hyper_rl.training.checkpoint import DamagedCheckpoint, flatten, unflatten
 
 FORMAT_VERSION = 2
@@ -57,7 +58,7 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
         "step": step,
     }
     save_file(flatten(policy), folder / POLICY_FILE)
-    (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n")
+    (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True, default=plain) + "\n")
 
 
 def read_agent(folder: Path) -> Agent:
