@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hyper_rl
+import toy_envs
 from hyper_rl import Curiosity, Decouple, Exploit, Hyper
 from hyper_rl.acting import make_act
 from hyper_rl.bonuses.disagreement import Disagreement
@@ -183,8 +184,55 @@ def test_a_given_environment_is_used_and_left_open() -> None:
     assert made.num_timesteps == 200
     made.set_env(gymnasium.make("Pendulum-v1", g=9.0))
     made.learn(100)
-    with pytest.raises(UserError, match="other spaces"):
+    spaces = (
+        r"other spaces \(observations Box of shape \(2,\) .* than .*observations Box of shape \(3,\) and actions Box"
+    )
+    with pytest.raises(UserError, match=spaces):
         made.set_env("MountainCarContinuous-v0")
+
+
+def still(seen: int, action: Any) -> Any:
+    return toy_envs.Still(gymnasium.spaces.Box(-1.0, 1.0, (seen,)), action)
+
+
+BETWEEN = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+
+
+@pytest.mark.parametrize(
+    ("judged", "says"),
+    [
+        (
+            lambda: still(4, BETWEEN),
+            "with observations Box of shape (4,) and actions Box of shape (1,) from -2 to 2, must",
+        ),
+        (
+            lambda: still(3, gymnasium.spaces.Discrete(2)),
+            "actions Discrete(2), must be as those of Pendulum-v1, with obs",
+        ),
+        (lambda: still(3, gymnasium.spaces.Box(-1.0, 2.0, (1,))), "actions Box of shape (1,) from -1 to 2, must be as"),
+        (None, "gave the environment that is trained in"),
+    ],
+)
+def test_judging_happens_in_spaces_like_those_of_training(judged: Any, says: str) -> None:
+    env = gymnasium.make("Pendulum-v1")
+    with pytest.raises(UserError) as caught:
+        Exploit(env, eval_env=judged or (lambda: env), horizon=20, **SMALL)
+    assert str(caught.value).startswith("eval_env: ") and says in str(caught.value)
+    Exploit(env, eval_env=lambda: still(3, BETWEEN), horizon=20, **SMALL)
+
+
+class Doubled(gymnasium.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> Any:
+        return 2 * reward
+
+
+def test_a_wrapper_that_cannot_be_made_again_is_told_at_once_with_the_remedy() -> None:
+    env = Doubled(gymnasium.make("Pendulum-v1"))
+    with pytest.raises(
+        UserError, match=r"wrapped in Doubled.*give eval_env=, a function that makes one, or a function"
+    ):
+        Exploit(env, **SMALL)
+    Exploit(env, eval_env=lambda: Doubled(gymnasium.make("Pendulum-v1")), **SMALL)
 
 
 def test_jax_tasks_run_compiled(tmp_path: Path) -> None:

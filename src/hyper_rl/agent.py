@@ -28,7 +28,7 @@ from hyper_rl.agent_store import Asked, SavedAgent, read_saved, write_saved
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
 from hyper_rl.config import Config, build_program
-from hyper_rl.envs.given_env import choose_given
+from hyper_rl.envs.given_env import choose_given, other_spaces
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require_count
 from hyper_rl.learners.base import Learner
@@ -233,7 +233,7 @@ class OffPolicyAgent:
         require_environments(env, None, eval_env, None)
         choice = choose_given(env, None, eval_env, host["horizon"], host["success"])
         if choice.source is None or not same_spaces(choice.spec, loop.program.spec):
-            raise UserError(f"set_env: {choice.name} has other spaces than {self._config.task}")
+            raise other_spaces("set_env", choice, self._config, loop.program.spec)
         loop.change_source(choice.source, self._clock.step)  # type: ignore[attr-defined]
         self._choice, self._closed = choice, False
 
