@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +21,7 @@ import toy_envs
 from hyper_rl import Exploit, Hyper
 from hyper_rl.agent_store import current_agent, read_saved
 from hyper_rl.bonuses.icm import ICM
-from hyper_rl.callbacks import SaveBest, SaveCheckpoints
+from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, combine
 from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
 from hyper_rl.errors import UserError
@@ -224,6 +227,81 @@ def test_callbacks_go_on_with_their_own_and_spare_those_of_other_runs(tmp_path: 
     again = hyper_rl.load(tmp_path / "all" / "step-000000001000")
     again.learn(500, SaveCheckpoints(tmp_path / "all", every=1))  # goes on from there: nothing in the way
     assert len(list((tmp_path / "all").iterdir())) == 2
+
+
+# A policy alone
+
+
+def test_a_policy_alone_is_judged_as_the_whole_agent_is(agent: Hyper, tmp_path: Path) -> None:
+    agent.save(tmp_path / "whole")
+    agent.save(tmp_path / "policy", policy_only=True)
+    alone = hyper_rl.load(tmp_path / "policy")
+    judged = hyper_rl.load(tmp_path / "whole").evaluate(2)
+    assert alone.evaluate(2) == pytest.approx(judged, rel=1e-6, nan_ok=True)
+    alone.save(tmp_path / "again", policy_only=True)
+    assert contents(tmp_path / "again") == contents(tmp_path / "policy")
+    for go_on in (lambda: alone.learn(10), lambda: alone.save(tmp_path / "more")):
+        assert "holds a policy alone" in refused(go_on)
+
+
+def test_what_the_command_wrote_is_judged_from_python(extended: tuple[Path, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(extended[1] / "runs", run / "runs")
+    shutil.copy(extended[1] / "config.json", run / "config.json")
+    assert set(hyper_rl.load(run / "runs" / "0" / "agent").evaluate(2)) >= {"success", "return"}
+    assert f"a run folder, not an agent; its agents lie inside, that of run 0 in {run}" in refused(
+        lambda: hyper_rl.load(run)
+    )
+    shutil.rmtree(run / "runs")
+    assert "a run folder without an agent yet" in refused(lambda: hyper_rl.load(run))
+
+
+def test_a_policy_alone_is_judged_beside_the_environment_that_was_given(
+    extended: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """One that was trained on an object, by its id's name: the name alone does not lead back to it."""
+    given = json.loads((extended[1] / "runs" / "0" / "agent" / "agent.json").read_text())
+    if given["host"] is None:
+        return
+    shutil.copytree(extended[1] / "runs" / "0" / "agent", tmp_path / "agent")
+    given["host"]["given"] = True
+    (tmp_path / "agent" / "agent.json").write_text(json.dumps(given))
+    assert "give it with load(..., env=...)" in refused(lambda: hyper_rl.load(tmp_path / "agent").evaluate(2))
+    env = gymnasium.make("toy/Steps-v0")
+    assert "success" in hyper_rl.load(tmp_path / "agent", env=env).evaluate(2)
+    assert not env.get_wrapper_attr("has_reset"), "its episode in progress is nobody else's business"
+
+
+def test_an_agent_says_what_it_is_and_is_kept_by_save_alone(
+    agent: Hyper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = f"Hyper('Room', learner='tabular_q', bonus='counts', beta=1, seed=0, num_timesteps={agent.num_timesteps})"
+    assert repr(agent) == says
+    assert repr(Exploit("Room")) == "Exploit('Room', learner='tabular_q', seed=0, num_timesteps=0)"
+    for keep in (copy.copy, copy.deepcopy, pickle.dumps):
+        assert "use save(path) and load(path)" in refused(lambda keep=keep: keep(agent))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent.save("~/agent", policy_only=True)
+    assert (tmp_path / "agent").is_dir() and not Path("~").exists()
+    assert repr(hyper_rl.load("~/agent")) == says.replace(" bonus='counts',", "")
+    for place in (lambda: agent.save(3), lambda: hyper_rl.load(3)):  # type: ignore[arg-type]
+        assert "path: got 3, must be a path" in refused(place)
+    assert f"folder: {tmp_path / 'agent'} exists already" in refused(lambda: agent.learn(10, SaveBest("~/agent")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"),
+    [
+        (False, False),
+        (np.bool_(False), False),
+        (jnp.asarray(False), False),
+        (np.bool_(True), True),
+        (None, True),
+        (0, True),
+    ],
+)
+def test_a_callback_stops_with_any_false(answer: Any, goes_on: bool) -> None:
+    assert combine([lambda _: None, lambda _: answer])(Evaluation(0, {}, print)) is goes_on
 
 
 # Options that a file cannot hold as they are

@@ -45,7 +45,14 @@ def _classes_with(name: str, registry: Registry) -> list[str]:
     return [made.__name__ for made in configured if name in {f.name for f in dataclasses.fields(made)}]
 
 
-def require_part(field: str, value: object, kind: type[Learner] | type[Bonus], example: str) -> None:
+def require_parts(method: str, learner: object, bonus: object) -> None:
+    if method == "exploit" and bonus is not None:
+        raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
+    _require_part("learner", learner, Learner, "TD3(lr=1e-3)")
+    _require_part("bonus", bonus, Bonus, "ICM()")
+
+
+def _require_part(field: str, value: object, kind: type[Learner] | type[Bonus], example: str) -> None:
     """A class, a number or a dictionary would otherwise be taken for "nothing said"."""
     # The class itself has all that its objects have, so the protocol alone would let it pass.
     configured = isinstance(value, eqx.Module) and isinstance(value, kind)
