@@ -46,13 +46,11 @@ def spaces_of_task(spec: TaskSpec) -> dict[str, Any]:
     return {"observation": seen, "action": {"low": low, "high": high, "shape": [size], "dtype": "float32"}}
 
 
-def reader_from_json(data: Mapping[str, Any] | None, size: int) -> tuple[Reader, int]:
-    """How to read one observation, and how many axes it has (a batch has one more)."""
+def reader_from_json(data: Mapping[str, Any] | None, size: int) -> Reader:
+    """How to read one observation; of a nest of spaces, the flattened vector."""
     if data is None:
-        return VectorReader((size,)), 1
-    if "n" in data:
-        return ChoiceReader(data["n"], data["start"]), 0
-    return VectorReader(tuple(data["shape"])), len(data["shape"])
+        return VectorReader((size,))
+    return ChoiceReader(data["n"], data["start"]) if "n" in data else VectorReader(tuple(data["shape"]))
 
 
 def writer_from_json(data: Mapping[str, Any]) -> Writer:
