@@ -37,7 +37,11 @@ def require_known(settings: Iterable[str], method: str, constructor: Callable[..
                 its = f"belongs to the {part} ({', '.join(owners)}), not to the agent"
                 raise UserError(f"{name}: {its}; give it there, as in {part}={owners[0]}({name}=...)")
         named = (word for word, one in inspect.signature(constructor).parameters.items() if one.kind != one.VAR_KEYWORD)
-        raise UserError(f"{name}: not a setting; there are {', '.join(sorted({*named, *known} - {'self'}))}")
+        there_are = ", ".join(sorted({*named, *known} - {"self"}))
+        raise UserError(
+            f"{name}: not a setting; there are {there_are}; a learner's own are given to it, as in "
+            "learner=TD3(gamma=0.9, lr=1e-3)"
+        )
 
 
 def _classes_with(name: str, registry: Registry) -> list[str]:

@@ -39,7 +39,8 @@ def choose_given(
     source = EnvSource(given.name, factory=given, horizon=horizon, success=success or "info")  # type: ignore[arg-type]
     choice = choose_environment(given.name, source)
     if eval_env is not None:
-        _require_like(choose_environment("eval_env", source_for_judging(source)), choice)
+        judged_in = replace(source_for_judging(source), env_id="eval_env")  # the name in messages
+        _require_like(choose_environment("eval_env", judged_in), choice)
     return choice
 
 
