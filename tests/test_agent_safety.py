@@ -419,8 +419,8 @@ PART = "must be a name, or a configured object"
             {"gamma": 0.9},
             "gamma: belongs to the learner (TD3, SAC, DQN, TabularQ",
         ),
-        ({"lr": 0.9}, "learner=TD3(lr=...)"),
-        ({"models": 3}, "bonus=Disagreement(models=...)"),
+        ({"lr": 0.9}, "learner=TD3(lr=0.9)"),
+        ({"models": 3}, "bonus=Disagreement(models=3)"),
         ({"colour": 3}, "there are beta, bonus, bonus_scale, capacity, env, env_kwargs, eval_env, eval_episodes"),
         (
             {"colour": 3},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import equinox as eqx
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.envs.host_env import SUCCESS_RULES
+from hyper_rl.envs.observation_reader import brief
 from hyper_rl.errors import UserError, require
 from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
@@ -24,18 +25,18 @@ FROM_ARGUMENTS = {"choice", "method", "betas", "seeds", "steps"}
 """Settings that an agent object makes from arguments of other names."""
 
 
-def require_known(settings: Iterable[str], method: str, constructor: Callable[..., None]) -> None:
+def require_known(settings: Mapping[str, Any], method: str, constructor: Callable[..., None]) -> None:
     """Refuse a keyword that is no setting; one of a learner or bonus is shown its place."""
     fields = {f.name for f in dataclasses.fields(Settings)} - FROM_ARGUMENTS
     known = fields if method == "lesson" else fields - {"lesson"}
-    for name in settings:
+    for name, value in settings.items():
         if name in known:
             continue
         for part, registry in (("learner", LEARNERS), ("bonus", BONUSES)):
             owners = _classes_with(name, registry)
             if owners:
                 its = f"belongs to the {part} ({', '.join(owners)}), not to the agent"
-                raise UserError(f"{name}: {its}; give it there, as in {part}={owners[0]}({name}=...)")
+                raise UserError(f"{name}: {its}; give it there, as in {part}={owners[0]}({name}={brief(value)})")
         named = (word for word, one in inspect.signature(constructor).parameters.items() if one.kind != one.VAR_KEYWORD)
         there_are = ", ".join(sorted({*named, *known} - {"self"}))
         raise UserError(
