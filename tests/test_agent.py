@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 import hyper_rl
+import toy_envs
 from hyper_rl import Curiosity, Decouple, Exploit, Hyper
-from hyper_rl.acting import make_act
+from hyper_rl.acting import Interface, make_act
 from hyper_rl.bonuses.disagreement import Disagreement
 from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, StopAtSuccess
 from hyper_rl.cli.main import main
+from hyper_rl.envs.action_writer import ChoiceWriter
+from hyper_rl.envs.observation_reader import read_observations
 from hyper_rl.errors import UserError
 from hyper_rl.learners.dqn import DQN
 from hyper_rl.learners.sac import SAC
@@ -58,6 +61,54 @@ def test_predict_one_and_many(trained: tuple[Hyper, Path]) -> None:
     for bad, says in ((np.zeros(4), "shape"), (np.full(3, np.nan), "nan")):
         with pytest.raises(UserError, match=says):
             agent.predict(bad)
+
+
+def by_sign(seen: np.ndarray) -> np.ndarray:
+    """A policy to see what was read: 1 where a mixture of it is positive."""
+    return (seen @ np.cos(np.arange(seen.shape[-1])) > 0).astype(int)
+
+
+def stacked(nest: Any, drawn: list[Any]) -> Any:
+    out: Any = gymnasium.vector.utils.create_empty_array(nest, len(drawn))
+    return gymnasium.vector.utils.concatenate(nest, drawn, out) if drawn else out
+
+
+def test_batches_of_nests_are_read_one_by_one() -> None:
+    """As a list, and as one nest of arrays; the actions are those of each alone."""
+    space: Any = toy_envs.Nested().observation_space
+    tuples = gymnasium.spaces.Tuple((space["place"], space["mode"]))
+    nests: list[Any] = [space, tuples, gymnasium.spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]))]
+    for nest in nests:
+        nest.seed(0)
+        interface = Interface(read_observations(nest), ChoiceWriter(2, 5))
+        drawn = [nest.sample() for _ in range(9)]
+        alone = [interface.apply(by_sign, one) for one in drawn]
+        assert set(alone) == {5, 6}
+        for batch in (drawn, stacked(nest, drawn)):
+            np.testing.assert_array_equal(interface.apply(by_sign, batch), alone)
+        nothing = interface.apply(by_sign, stacked(nest, []))
+        assert nothing.shape == (0,) and nothing.dtype == np.int64
+    ragged = {**stacked(space, [space.sample()] * 2), "mode": np.ones(3, np.int64)}
+    with pytest.raises(UserError, match=r"observation\['inner'\]\[0\] has shape \(2, 2\), declared \(2,\)"):
+        Interface(read_observations(space), ChoiceWriter(2, 5)).apply(by_sign, ragged)
+
+
+def test_a_nest_without_its_environment_and_empty_or_ragged_batches(trained: tuple[Hyper, Path]) -> None:
+    agent, _ = trained
+    nothing = agent.predict(np.zeros((0, 3)))[0]
+    assert nothing.shape == (0, 1) and nothing.dtype == np.float32
+    for bad, says in (
+        (np.zeros((0, 4)), r"shape \(0, 4\), declared \(3,\)"),
+        ([[1, 2, 3], [1, 2]], "no array of numbers"),
+    ):
+        with pytest.raises(UserError, match=says):
+            agent.predict(bad)
+    config = Hyper("toy/Nested-v0").config
+    for given in (toy_envs.Nested().observation_space.sample(), np.zeros(4)):
+        with pytest.raises(
+            UserError, match=r"gymnasium\.spaces\.flatten makes of an observation, with load\(\.\.\., env="
+        ):
+            Interface.of(config, None).apply(by_sign, given)
 
 
 def test_a_loaded_agent_predicts_and_goes_on_exactly(trained: tuple[Hyper, Path], tmp_path: Path) -> None:
@@ -183,8 +234,56 @@ def test_a_given_environment_is_used_and_left_open() -> None:
     assert made.num_timesteps == 200
     made.set_env(gymnasium.make("Pendulum-v1", g=9.0))
     made.learn(100)
-    with pytest.raises(UserError, match="other spaces"):
+    spaces = (
+        r"other spaces \(observations Box of shape \(2,\) .* than .*observations Box of shape \(3,\) and actions Box"
+    )
+    with pytest.raises(UserError, match=spaces):
         made.set_env("MountainCarContinuous-v0")
+
+
+def still(seen: int, action: Any) -> Any:
+    return toy_envs.Still(gymnasium.spaces.Box(-1.0, 1.0, (seen,)), action)
+
+
+BETWEEN = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+
+
+@pytest.mark.parametrize(
+    ("judged", "says"),
+    [
+        (
+            lambda: still(4, BETWEEN),
+            "with observations Box of shape (4,) and actions Box of shape (1,) from -2 to 2, must",
+        ),
+        (
+            lambda: still(3, gymnasium.spaces.Discrete(2)),
+            "actions Discrete(2), must be as those of Pendulum-v1, with obs",
+        ),
+        (lambda: still(3, gymnasium.spaces.Box(-1.0, 2.0, (1,))), "actions Box of shape (1,) from -1 to 2, must be as"),
+        (lambda: gymnasium.make("Pendulum-v1", max_episode_steps=5), "environment eval_env cuts its episodes there"),
+        (None, "gave the environment that is trained in"),
+    ],
+)
+def test_judging_happens_in_spaces_like_those_of_training(judged: Any, says: str) -> None:
+    env = gymnasium.make("Pendulum-v1")
+    with pytest.raises(UserError) as caught:
+        Exploit(env, eval_env=judged or (lambda: env), horizon=20, **SMALL)
+    assert "eval_env" in str(caught.value) and says in str(caught.value)
+    Exploit(env, eval_env=lambda: still(3, BETWEEN), horizon=20, **SMALL)
+
+
+class Doubled(gymnasium.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> Any:
+        return 2 * reward
+
+
+def test_a_wrapper_that_cannot_be_made_again_is_told_at_once_with_the_remedy() -> None:
+    env = Doubled(gymnasium.make("Pendulum-v1"))
+    with pytest.raises(
+        UserError, match=r"wrapped in Doubled.*give eval_env=, a function that makes one, or a function"
+    ):
+        Exploit(env, **SMALL)
+    Exploit(env, eval_env=lambda: Doubled(gymnasium.make("Pendulum-v1")), **SMALL)
 
 
 def test_jax_tasks_run_compiled(tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import pickle
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,12 +24,13 @@ from hyper_rl import Exploit, Hyper
 from hyper_rl.agent_budget import Asked
 from hyper_rl.agent_store import current_agent, read_saved
 from hyper_rl.bonuses.icm import ICM
-from hyper_rl.callbacks import SaveBest, SaveCheckpoints
+from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, combine
 from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
 from hyper_rl.config import build_program
 from hyper_rl.errors import UserError
 from hyper_rl.learners.sac import SAC
+from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.settings import choose_task
 from hyper_rl.training import memory
@@ -231,6 +236,135 @@ def test_callbacks_go_on_with_their_own_and_spare_those_of_other_runs(tmp_path: 
     assert len(list((tmp_path / "all").iterdir())) == 2
 
 
+# A policy alone
+
+
+def test_a_policy_alone_is_judged_as_the_whole_agent_is(agent: Hyper, tmp_path: Path) -> None:
+    agent.save(tmp_path / "whole")
+    agent.save(tmp_path / "policy", policy_only=True)
+    alone = hyper_rl.load(tmp_path / "policy")
+    judged = hyper_rl.load(tmp_path / "whole").evaluate(2)
+    assert alone.evaluate(2) == pytest.approx(judged, rel=1e-6, nan_ok=True)
+    alone.save(tmp_path / "again", policy_only=True)
+    assert contents(tmp_path / "again") == contents(tmp_path / "policy")
+    for go_on in (lambda: alone.learn(10), lambda: alone.save(tmp_path / "more")):
+        assert "holds a policy alone" in refused(go_on)
+
+
+def test_what_the_command_wrote_is_judged_from_python(extended: tuple[Path, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(extended[1] / "runs", run / "runs")
+    shutil.copy(extended[1] / "config.json", run / "config.json")
+    assert set(hyper_rl.load(run / "runs" / "0" / "agent").evaluate(2)) >= {"success", "return"}
+    assert f"a run folder, not an agent; its agents lie inside, that of run 0 in {run}" in refused(
+        lambda: hyper_rl.load(run)
+    )
+    shutil.rmtree(run / "runs")
+    assert "a run folder without an agent yet" in refused(lambda: hyper_rl.load(run))
+
+
+def test_a_policy_alone_is_judged_beside_the_environment_that_was_given(
+    extended: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """One that was trained on an object, by its id's name: the name alone does not lead back to it."""
+    given = json.loads((extended[1] / "runs" / "0" / "agent" / "agent.json").read_text())
+    if given["host"] is None:
+        return
+    shutil.copytree(extended[1] / "runs" / "0" / "agent", tmp_path / "agent")
+    given["host"]["given"] = True
+    (tmp_path / "agent" / "agent.json").write_text(json.dumps(given))
+    assert "give it with load(..., env=...)" in refused(lambda: hyper_rl.load(tmp_path / "agent").evaluate(2))
+    env = gymnasium.make("toy/Steps-v0")
+    assert "success" in hyper_rl.load(tmp_path / "agent", env=env).evaluate(2)
+    assert not env.get_wrapper_attr("has_reset"), "its episode in progress is nobody else's business"
+
+
+def test_an_agent_says_what_it_is_and_is_kept_by_save_alone(
+    agent: Hyper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = f"Hyper('Room', learner='tabular_q', bonus='counts', beta=1, seed=0, num_timesteps={agent.num_timesteps})"
+    assert repr(agent) == says
+    assert repr(Exploit("Room")) == "Exploit('Room', learner='tabular_q', seed=0, num_timesteps=0)"
+    for keep in (copy.copy, copy.deepcopy, pickle.dumps):
+        assert "use save(path) and load(path)" in refused(lambda keep=keep: keep(agent))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent.save("~/agent", policy_only=True)
+    assert (tmp_path / "agent").is_dir() and not Path("~").exists()
+    assert repr(hyper_rl.load("~/agent")) == says.replace(" bonus='counts',", "")
+    for place in (lambda: agent.save(3), lambda: hyper_rl.load(3)):  # type: ignore[arg-type]
+        assert "path: got 3, must be a path" in refused(place)
+    assert f"folder: {tmp_path / 'agent'} exists already" in refused(lambda: agent.learn(10, SaveBest("~/agent")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"),
+    [
+        (False, False),
+        (np.bool_(False), False),
+        (jnp.asarray(False), False),
+        (np.bool_(True), True),
+        (None, True),
+        (0, True),
+    ],
+)
+def test_a_callback_stops_with_any_false(answer: Any, goes_on: bool) -> None:
+    assert combine([lambda _: None, lambda _: answer])(Evaluation(0, {}, print)) is goes_on
+
+
+# Options that a file cannot hold as they are
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(np.int64(6), 6), (np.float32(0.5), 0.5), (np.bool_(True), True), (np.arange(3), [0, 1, 2])]
+)
+def test_numpys_options_are_saved_as_plain_ones(given: Any, kept: Any, tmp_path: Path) -> None:
+    agent = Hyper("toy/Steps-v0", env_kwargs={"wrong": given}, **TOY)
+    assert agent._choice is not None and agent._choice.source is not None
+    assert agent._choice.source.kwargs["wrong"] is given, "the environment itself gets what was given"
+    agent.save(tmp_path / "whole")
+    agent.save(tmp_path / "policy", policy_only=True)
+    for name in ("whole", "policy"):
+        assert hyper_rl.load(tmp_path / name).config.task_options == {"wrong": kept}
+    agent.close()
+
+
+def test_an_option_that_no_file_can_hold_is_asked_for_when_it_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = Hyper("toy/Steps-v0", env_kwargs={"wrong": print}, **TOY)
+    agent.save(tmp_path / "agent")
+    agent.close()
+    loaded = hyper_rl.load(tmp_path / "agent")
+    assert loaded.predict(6)[0] in (1, 2)
+    line = refused(lambda: loaded.learn(10))
+    assert "env_kwargs: wrong" in line and "load(..., env=...)" in line
+    assert main(["evaluate", str(tmp_path / "agent")]) == 2
+    assert "env_kwargs: wrong" in capsys.readouterr().err
+    with_it = hyper_rl.load(tmp_path / "agent", env=gymnasium.make("toy/Steps-v0"))
+    assert with_it.learn(10).num_timesteps == 10
+    with_it.close()
+
+
+class Fancy(TabularQ):
+    tie: Any = eqx.field(static=True, default=print)
+
+
+def test_a_part_is_saved_with_numbers_in_any_form_or_refused(tmp_path: Path) -> None:
+    agent = Hyper("Room", learner=TabularQ(step_size=np.float32(0.5)), **ROOM)  # type: ignore[arg-type]
+    agent.save(tmp_path / "agent")
+    assert hyper_rl.load(tmp_path / "agent").config.learner_options["step_size"] == 0.5
+    assert "learner: Fancy.tie is <built-in function print>" in refused(lambda: Hyper("Room", learner=Fancy()))
+
+
+def test_options_of_a_compiled_task_in_any_form() -> None:
+    for subgoal in (np.array([16, 17]), [16, 17], (np.int64(16), 17)):
+        assert Hyper("Room", env_kwargs={"subgoal": subgoal}).config.task_options == {"subgoal": (16, 17)}
+    for wrong in ((17, 17.5), np.array([17, 17.5]), (17,), 17, "ab"):
+        line = refused(lambda wrong=wrong: Hyper("Room", env_kwargs={"subgoal": wrong}))
+        assert line.startswith("room.subgoal: got") and "a cell of the room (two whole numbers)" in line
+    assert "env_kwargs: size of the JAX task Room" in refused(lambda: Hyper("Room", env_kwargs={"size": print}))
+
+
 # Budgets
 
 
@@ -376,6 +510,17 @@ PART = "must be a name, or a configured object"
         ({"p_start": "x"}, "p_start: got 'x', must be a number"),
         ({"p_end": [1]}, "p_end: got [1], must be a probability"),
         ({"normalise_observations": "no"}, "normalise_observations: got 'no'"),
+        (
+            {"gamma": 0.9},
+            "gamma: belongs to the learner (TD3, SAC, DQN, TabularQ",
+        ),
+        ({"lr": 0.9}, "learner=TD3(lr=0.9)"),
+        ({"models": 3}, "bonus=Disagreement(models=3)"),
+        ({"colour": 3}, "there are beta, bonus, bonus_scale, capacity, env, env_kwargs, eval_env, eval_episodes"),
+        (
+            {"colour": 3},
+            "p_end, p_start, preset, reward_scale, seed, success, train_every, warmup",
+        ),
     ],
 )
 def test_the_constructor_refuses_what_is_of_the_wrong_kind(given: dict[str, Any], says: str) -> None:

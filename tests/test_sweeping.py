@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import hyper_rl
+import toy_envs
 from hyper_rl import Sweep, sweep
 from hyper_rl.errors import UserError
 from hyper_rl.training.run_folder import RunFolder
+
+assert toy_envs  # registers its ids
 
 pytestmark = pytest.mark.xdist_group("sweeping")
 
@@ -74,8 +77,10 @@ def test_it_is_what_the_command_trains(trained: Sweep, tmp_path: Path, capsys: p
         ({"seeds": [0, -1]}, "seed: got -1"),
         ({"betas": ["much"]}, "beta: got 'much', must be a number"),
         ({"steps": 10.5}, "steps: got 10.5"),
-        ({"gamma": 0.9}, "settings: got 'gamma', must be one of bonus_scale, capacity"),
+        ({"gamma": 0.9}, r"gamma: belongs to the learner .* learner=TD3\(gamma=0.9\)"),
+        ({"curiosity": 1}, "curiosity: not a setting; there are backend, betas, bonus"),
         ({"method": "exploit", "bonus": "counts"}, "bonus: got 'counts', must be left out"),
+        ({"task": "toy/Steps-v0", "env_kwargs": {"wrong": print}}, "env_kwargs: wrong cannot be written to a file"),
         ({"learner": "tabular"}, "learner: unknown 'tabular'"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),

@@ -30,6 +30,10 @@ from hyper_rl.learners.td3 import TD3
 from hyper_rl.networks import MLP
 from hyper_rl.normalise import moments_deviation
 
+FLATTENED = (
+    "; loaded without its environment the agent takes the vector that gymnasium.spaces.flatten makes of an "
+    "observation, with load(..., env=...) the observation itself"
+)
 Act = Callable[[np.ndarray], np.ndarray]
 """From a batch of observations to a batch of actions, both in the learner's units."""
 
@@ -39,9 +43,9 @@ class Interface:
     """From an environment's own observation to its own action."""
 
     reader: Reader
-    axes: int
-    """Axes of one observation; a batch has one more."""
     writer: Writer
+    flattened: bool = False
+    """The environment has a nest of spaces that nothing here knows, so observations come as vectors."""
 
     @staticmethod
     def of(config: Config, reader: Reader | None) -> Interface:
@@ -50,20 +54,22 @@ class Interface:
         task = make_task(config.task, config.task_options, host)
         spaces = spaces_of_task(task.spec) if host is None else host["spaces"]
         size = task.spec.observation.n if isinstance(task.spec.observation, Discrete) else task.spec.observation.size
-        described, axes = reader_from_json(spaces["observation"], size)
-        if spaces["observation"] is None and reader is not None:
-            described = reader
-        return Interface(described, axes, writer_from_json(spaces["action"]))
+        described, flattened = reader_from_json(spaces["observation"], size), spaces["observation"] is None
+        if flattened and reader is not None:
+            described, flattened = reader, False
+        return Interface(described, writer_from_json(spaces["action"]), flattened)
 
     def apply(self, act: Act, observation: Any) -> Any:
-        one = isinstance(observation, dict | tuple) or np.ndim(observation) <= self.axes
         try:
-            if one:
+            rows = self.reader.split(observation)
+            if rows is None:
                 return self.writer.write(act(self.reader.read(observation)[None])[0])
-            batch = np.stack([self.reader.read(row) for row in observation])
+            batch = [self.reader.read(row) for row in rows]
         except Unfit as unfit:
-            raise UserError(f"observation: {unfit}") from None
-        return np.stack([self.writer.write(action) for action in act(batch)])
+            raise UserError(f"observation: {unfit}{FLATTENED if self.flattened else ''}") from None
+        if not batch:  # no actions, in the shape and dtype of some
+            return np.asarray(self.writer.write(0 if self.writer.one_of else np.zeros(self.writer.size)))[None][:0]
+        return np.stack([self.writer.write(action) for action in act(np.stack(batch))])
 
 
 def make_act(learner: Learner, policy: Any, spec: TaskSpec) -> Act:

@@ -14,27 +14,27 @@ as those of the command are behind it; one agent is one run.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
+from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
 from hyper_rl.agent_budget import Asked
 from hyper_rl.agent_store import SavedAgent, moved_to, read_saved, write_saved
-from hyper_rl.bonuses.base import Bonus
+from hyper_rl.agent_words import NO_COPY, evaluation_line, shown_as
 from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callbacks
 from hyper_rl.config import Config, build_program
-from hyper_rl.envs.given_env import choose_given
+from hyper_rl.envs.given_env import choose_given, other_spaces
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require_count
-from hyper_rl.learners.base import Learner
-from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts, require_environments, require_part
+from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts
 from hyper_rl.training.evaluation import judged_policies
+from hyper_rl.training.judging import judge_policy
 from hyper_rl.training.loop import Loop
 from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
@@ -78,17 +78,8 @@ class OffPolicyAgent:
         are those of `hyper-rl train`: p_start, p_end, lengths, bonus_scale, reward_scale, normalise_observations,
         train_every, gradient_steps, and for Lesson `lesson`, its options.
         """
-        ours = {"choice", "method", "betas", "seeds", "steps"}
-        known = {f.name for f in dataclasses.fields(Settings)} - ours
-        if self.method != "lesson":
-            known -= {"lesson"}
-        for name in settings:
-            if name not in known:
-                raise UserError(f"{name}: not a setting; there are {', '.join(sorted(known))}")
-        if self.method == "exploit" and bonus is not None:
-            raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
-        require_part("learner", learner, Learner, "TD3(lr=1e-3)")
-        require_part("bonus", bonus, Bonus, "ICM()")
+        require_known(settings, self.method, OffPolicyAgent.__init__)
+        require_parts(self.method, learner, bonus)
         require_environments(env, env_kwargs, eval_env, success)
         choice = choose_given(env, env_kwargs, eval_env, horizon, success)
         by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
@@ -122,6 +113,12 @@ class OffPolicyAgent:
         self._interface = Interface.of(self._config, None if self._choice is None else self._choice.reader)
         self.curve: Rows = []
         """One row per evaluation so far."""
+
+    def __repr__(self) -> str:
+        return shown_as(type(self).__name__, self._config, self.num_timesteps)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise UserError(NO_COPY)
 
     @property
     def num_timesteps(self) -> int:
@@ -161,7 +158,7 @@ class OffPolicyAgent:
         def on_evaluation(table: Rows) -> bool:
             self.curve.append(table[0])
             if log_interval and len(self.curve) % log_interval == 0:
-                print(_line(label, table[0]), flush=True)
+                print(evaluation_line(label, table[0]), flush=True)
             return ask(Evaluation(clock.step, dict(table[0]), self.save))
 
         with shown as progress, watch_for_stop() as asked_to_stop:
@@ -198,25 +195,33 @@ class OffPolicyAgent:
         """Judge the agent on fresh episodes: success, return, steps_to_goal, discounted_return, critic_estimate."""
         require_count("episodes", episodes)
         self._evaluated += 1
-        judged = self._running().judge(FRESH_EPISODES + self._evaluated, episodes)
+        number = FRESH_EPISODES + self._evaluated
+        if self._saved is None or self._saved.whole:
+            judged = self._running().judge(number, episodes)
+        else:
+            self._choice = self._choice or self._saved.fit(self._saved.choose_task())
+            judged = judge_policy(self._saved.agent, self._choice, number, episodes)
         names = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
         return {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
 
     def save(self, path: str | Path, *, policy_only: bool = False, overwrite: bool = False) -> None:
         """A folder with the policy and, unless `policy_only`, everything that is needed to go on training exactly."""
-        loop = self._running()
-        policy = take_run(judged_policies(loop.program, loop.state), 0)
-        whole = None if policy_only else loop
-        write_saved(Path(path), self._config, self._clock, self.curve, policy, whole, self._asked, overwrite=overwrite)
+        if policy_only and self._loop is None and self._saved is not None:
+            policy, whole = self._saved.agent.policy, None
+        else:
+            loop = self._running()
+            policy, whole = take_run(judged_policies(loop.program, loop.state), 0), None if policy_only else loop
+        place, taken = as_path("path", path), (self._config, self._clock, self.curve, policy, whole, self._asked)
+        write_saved(place, *taken, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None, *, eval_env: Any = None) -> Self:
         """An agent that `save` wrote, or `hyper-rl train` (as RUN/runs/0/agent).
 
-        It predicts at once, with nothing installed that it was trained on. To learn on it makes its environment again
-        by its id, or takes `env`.
+        It predicts at once, with nothing installed that it was trained on. To be judged or to learn on, which takes
+        more than a policy alone, it makes its environment again by its id, or takes `env`.
         """
-        saved = read_saved(Path(path))
+        saved = read_saved(as_path("path", path))
         method = saved.agent.meta["method"]
         wanted = CLASSES[method] if cls is OffPolicyAgent else cls
         if method != wanted.method:
@@ -244,7 +249,7 @@ class OffPolicyAgent:
         require_environments(env, None, eval_env, None)
         choice = choose_given(env, None, eval_env, host["horizon"], host["success"])
         if choice.source is None or not same_spaces(choice.spec, loop.program.spec):
-            raise UserError(f"set_env: {choice.name} has other spaces than {self._config.task}")
+            raise other_spaces("set_env", choice, self._config, loop.program.spec)
         config = moved_to(self._config, choice)
         loop.change_source(choice.source, build_program(config), self._clock.step)  # type: ignore[attr-defined]
         self._choice, self._config, self._closed = choice, config, False
@@ -336,8 +341,3 @@ CLASSES: dict[str, type[OffPolicyAgent]] = {one.method: one for one in (Exploit,
 def load(path: str | Path, env: Any = None, *, eval_env: Any = None) -> OffPolicyAgent:
     """Any saved agent, as the class it was."""
     return OffPolicyAgent.load(path, env, eval_env=eval_env)
-
-
-def _line(label: str, row: Mapping[str, float]) -> str:
-    shown = (f"{name} {row[name]:.4g}" for name in ("success", "return", "behaviour_return"))
-    return f"{label}: step {int(row['step'])}, {', '.join(shown)}"

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 
 from hyper_rl.agent_budget import Asked
 from hyper_rl.config import Config, build_parts, check_precision, require_named_task
+from hyper_rl.envs.given_env import other_spaces
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError
 from hyper_rl.methods.policies import make_policies
@@ -68,7 +69,7 @@ class SavedAgent:
     def fit(self, choice: TaskChoice) -> TaskChoice:
         """The environment must be of the kind the agent was trained on."""
         if not same_spaces(choice.spec, self.agent.task.spec):
-            raise UserError(f"env: {choice.name} has other spaces than {self.config.task}, which the agent knows")
+            raise other_spaces("env", choice, self.config, self.agent.task.spec)
         return choice
 
     def require_kind(self, choice: TaskChoice) -> None:

@@ -1,6 +1,7 @@
 """What may be told of each evaluation while an agent learns: any function, and three that are ready.
 
-A callback is called with an `Evaluation` after each one and may return False to stop:
+A callback is called with an `Evaluation` after each one and may return False to stop; whatever else it returns, or
+nothing, goes on:
 
     agent.learn(100_000, callback=lambda seen: seen.metrics["return"] < 90)
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hyper_rl.agent_arguments import as_path
 from hyper_rl.agent_store import first_foreign, require_free, require_place
 from hyper_rl.errors import UserError, require, require_choice, require_count
 
@@ -55,7 +57,13 @@ def list_callbacks(callbacks: Any) -> list[Callback]:
 
 def combine(callbacks: Sequence[Callback]) -> Callable[[Evaluation], bool]:
     """All of them are asked; one False stops."""
-    return lambda evaluation: all([one(evaluation) is not False for one in callbacks])
+    return lambda evaluation: not any([_is_false(one(evaluation)) for one in callbacks])
+
+
+def _is_false(answer: Any) -> bool:
+    """False itself, which a comparison with NumPy's or JAX's numbers gives as theirs; no answer is none."""
+    one_switch = str(getattr(answer, "dtype", "")) == "bool" and getattr(answer, "shape", None) == ()
+    return answer is False or (one_switch and not bool(answer))
 
 
 class StopAtSuccess:
@@ -80,7 +88,7 @@ class SaveCheckpoints(Saver):
     def __init__(self, folder: str | Path, every: int = 10, keep: int = 2, *, overwrite: bool = False) -> None:
         require_count("every", every)
         require_count("keep", keep)
-        self._folder, self._every, self._keep, self._seen = Path(folder), every, keep, 0
+        self._folder, self._every, self._keep, self._seen = as_path("folder", folder), every, keep, 0
         self._overwrite = overwrite
         self._saved: list[Path] = []
 
@@ -117,7 +125,7 @@ class SaveBest(Saver):
 
     def __init__(self, folder: str | Path, by: str = "success", *, overwrite: bool = False) -> None:
         require_choice("by", by, ("success", "return"))
-        self._folder, self._by, self._overwrite = Path(folder), by, overwrite
+        self._folder, self._by, self._overwrite = as_path("folder", folder), by, overwrite
         self.best: tuple[float, float] = (-math.inf, -math.inf)
         """(by, return) of the best one."""
 

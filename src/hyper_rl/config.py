@@ -32,6 +32,7 @@ from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS, make_policies
+from hyper_rl.plain_values import plain
 from hyper_rl.presets import PRESETS
 from hyper_rl.training.program import Program, Streams
 from hyper_rl.types import precision, stack_runs
@@ -119,7 +120,7 @@ class Config:
         build_parts(self).check(self.learner)
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True, default=plain) + "\n"
 
     @staticmethod
     def from_json(text: str, name: str) -> Config:
@@ -183,8 +184,14 @@ def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | N
 
 
 def require_named_task(config: Config, instead: str) -> None:
-    """Refuse what was made on an environment object: a folder holds a name for it, but nothing to make it from."""
-    if config.host is not None and config.host["given"]:
+    """Refuse what a folder holds a name for, but nothing to make it from: an environment that was given, or made with
+    what no file can hold."""
+    if config.host is None:
+        return
+    if config.host.get("unwritten"):
+        names = ", ".join(config.host["unwritten"])
+        raise UserError(f"env: {config.task} was made with what no file can hold (env_kwargs: {names}); {instead}")
+    if config.host["given"]:
         raise UserError(f"env: made on an environment object ({config.task}), which no name leads back to; {instead}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 
 
@@ -29,14 +30,25 @@ def require(ok: bool, field: str, value: object, allowed: str) -> None:
         raise UserError(f"{field}: got {value!r}, must be {allowed}")
 
 
+def is_number(value: object) -> bool:
+    """A real number in any form. Words and switches are none, though `float` would take some of them."""
+    if isinstance(value, (str, bytes, bool)):
+        return False
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def require_finite(field: str, value: float, *, low: float = -math.inf, high: float = math.inf) -> None:
-    ok = math.isfinite(value) and low <= value <= high
+    ok = is_number(value) and math.isfinite(value) and low <= value <= high
     bounds = f" in [{low:g}, {high:g}]" if math.isfinite(high) else f" >= {low:g}" if math.isfinite(low) else ""
     require(ok, field, value, f"a finite number{bounds}")
 
 
 def require_positive(field: str, value: float) -> None:
-    require(math.isfinite(value) and value > 0, field, value, "a finite number > 0")
+    require(is_number(value) and math.isfinite(value) and value > 0, field, value, "a finite number > 0")
 
 
 def require_count(field: str, value: int, *, low: int = 1) -> None:
@@ -49,7 +61,13 @@ def require_count(field: str, value: int, *, low: int = 1) -> None:
 
 
 def require_probability(field: str, value: float) -> None:
-    require(math.isfinite(value) and 0 < value <= 1, field, value, "a probability in (0, 1]")
+    require(is_number(value) and math.isfinite(value) and 0 < value <= 1, field, value, "a probability in (0, 1]")
+
+
+def require_widths(field: str, value: object) -> None:
+    listed = list(value) if isinstance(value, (tuple, list)) else []
+    whole = all(isinstance(width, numbers.Integral) and not isinstance(width, bool) for width in listed)
+    require(bool(listed) and whole and min(listed) >= 1, field, value, "positive layer sizes, such as (256, 256)")
 
 
 def require_choice(field: str, value: str, allowed: Iterable[str]) -> None:

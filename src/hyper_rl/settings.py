@@ -13,21 +13,20 @@ from typing import Any, get_args
 
 import equinox as eqx
 
-from hyper_rl.bonuses.base import Bonus
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.config import LARGEST_SEED, Config, options_of, suggest_capacity
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.envs.host_env import SUCCESS_RULES, EnvSource
+from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_task import spec_to_json
-from hyper_rl.envs.observation_reader import Reader, read_observations
+from hyper_rl.envs.observation_reader import Reader, brief, read_observations
 from hyper_rl.envs.registry import TaskEntry, any_environment, entry_of_id, find_task, is_gymnasium_id
 from hyper_rl.envs.space_json import spaces_to_json
 from hyper_rl.errors import UserError, require, require_choice, require_count, require_probability
-from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import BONUS_SCALES, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
+from hyper_rl.plain_values import split_plain
 from hyper_rl.presets import PRESETS, Preset, find_preset
 from hyper_rl.types import precision
 
@@ -49,13 +48,17 @@ class TaskChoice:
     """The environment's own spaces, as plain data."""
     reader: Reader | None = None
     """Takes its observations apart."""
+    unwritten: tuple[str, ...] = ()
+    """Keyword arguments of the environments that no file can hold."""
 
     @property
     def host(self) -> dict[str, Any] | None:
         """What the configuration keeps of the environments."""
         if self.source is None:
             return None
+        only_here = {"unwritten": list(self.unwritten)} if self.unwritten else {}
         return {
+            **only_here,
             "env_id": self.source.env_id,
             "module": self.source.module,
             "given": self.source.factory is not None,
@@ -90,6 +93,11 @@ def choose_task(
         for field_name, value in (("env_module", env_module), ("success", success)):
             if value is not None:
                 raise UserError(f"{field_name}: got {value!r}, must be left out for the JAX task {name}")
+        options, unusable = split_plain(options)
+        for option in unusable:
+            raise UserError(f"env_kwargs: {option} of the JAX task {name} must be a number or several, and is neither")
+        # A list where a tuple is meant would be no part of a compiled program.
+        options = {option: tuple(value) if isinstance(value, list) else value for option, value in options.items()}
         if horizon is not None:
             options["horizon"] = horizon
         task = _make(name, entry, options)
@@ -110,7 +118,8 @@ def choose_environment(name: str, source: EnvSource, entry: TaskEntry | None = N
         reader = read_observations(env.env.observation_space)
     finally:
         env.close()
-    return TaskChoice(name, entry, seen.task, seen.horizon, dict(source.kwargs), source, spaces, reader)
+    options, unwritten = split_plain(source.kwargs)
+    return TaskChoice(name, entry, seen.task, seen.horizon, options, source, spaces, reader, unwritten)
 
 
 def _entry_of(env: Any, name: str) -> TaskEntry:
@@ -224,6 +233,10 @@ class Settings:
         switch = self.normalise_observations
         require(switch is None or isinstance(switch, bool), "normalise_observations", switch, "True, False or left out")
         require(isinstance(self.lesson, LessonOptions), "lesson", self.lesson, "a LessonOptions(...)")
+        for part, made in (("learner", self.learner), ("bonus", self.bonus)):
+            for name in () if made is None else split_plain(options_of(made))[1]:
+                given = f"{type(made).__name__}.{name} is {brief(getattr(made, name))}"
+                raise UserError(f"{part}: {given}, must be what a file can hold: numbers, words or lists of them")
 
     def _p_end(self, p_start: float, default: str | float) -> float:
         """As asked for. The default is never above the start: p falls, also where H < 1/(1-gamma)."""
@@ -282,34 +295,6 @@ def make_parts(
     if method == "exploit":
         return made, None
     return made, chosen.bonuses[bonus_name] if bonus_name in chosen.bonuses else BONUSES[bonus_name]()
-
-
-def require_part(field: str, value: object, kind: type[Learner] | type[Bonus], example: str) -> None:
-    """A class, a number or a dictionary would otherwise be taken for "nothing said"."""
-    # The class itself has all that its objects have, so the protocol alone would let it pass.
-    configured = isinstance(value, eqx.Module) and isinstance(value, kind)
-    fine = value is None or isinstance(value, str) or configured
-    require(fine, field, value, f"a name, or a configured object such as {example}")
-
-
-def require_environments(env: Any, env_kwargs: Any, eval_env: Any, success: Any) -> None:
-    """What comes with an environment must be of the right kind, and must not be ignored."""
-    named = isinstance(env_kwargs, Mapping) and all(isinstance(name, str) for name in env_kwargs)
-    require(env_kwargs is None or named, "env_kwargs", env_kwargs, "a dictionary of keyword arguments")
-    if success is not None:
-        require_word("success", success, SUCCESS_RULES)
-    if eval_env is None:
-        return
-    makes = callable(eval_env) and not _is_environment(eval_env)
-    require(makes, "eval_env", eval_env, "a function that makes environments; several are judged in at once")
-    alone = env is None or isinstance(env, str) or (callable(env) and not _is_environment(env))
-    needless = "left out unless env is an environment object; what an id or a function makes is judged in, too"
-    require(not alone, "eval_env", eval_env, needless)
-
-
-def _is_environment(value: Any) -> bool:
-    """An environment, not its class, which makes some; Gymnasium need not be installed to ask."""
-    return not isinstance(value, type) and hasattr(value, "reset") and hasattr(value, "step")
 
 
 def require_word(field: str, value: object, allowed: Iterable[str]) -> None:

@@ -23,18 +23,14 @@ import equinox as eqx
 import numpy as np
 
 from hyper_rl.agent import OffPolicyAgent, load
-from hyper_rl.bonuses.base import Bonus
+from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
 from hyper_rl.config import Config
 from hyper_rl.errors import UserError, require, require_count
-from hyper_rl.learners.base import Learner
-from hyper_rl.settings import Settings, as_steps, choose_task, make_parts, require_environments, require_part
+from hyper_rl.settings import Settings, as_steps, choose_task, make_parts
 from hyper_rl.studies.statistics import Estimate, robustness_score
 from hyper_rl.training.progress import show_progress
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.trainer import Saving, resume, train
-
-ARGUMENTS = frozenset({"choice", "learner", "bonus", "method", "preset", "betas", "seeds", "steps"})
-"""Settings that are arguments of their own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Sweep:
     @classmethod
     def read(cls, folder: str | Path) -> Sweep:
         """What is in a finished run folder, whoever trained it."""
-        opened, config = RunFolder.open(Path(folder).expanduser())
+        opened, config = RunFolder.open(as_path("folder", folder))
         return cls(opened.path, config, tuple(opened.read_result()["runs"]))
 
     @property
@@ -120,18 +116,17 @@ def sweep(
     names or configured objects. Further settings are those of `hyper-rl train`: warmup, eval_every, p_start, ...
     """
     require(isinstance(task, str), "task", task, "a task's name or a Gymnasium id")
-    require_part("learner", learner, Learner, "TD3(lr=1e-3)")
-    require_part("bonus", bonus, Bonus, "ICM()")
+    require_parts(method, learner, bonus)
+    require_known(settings, method, sweep)
     require_environments(task, env_kwargs, None, success)
-    known = {f.name for f in dataclasses.fields(Settings)} - ARGUMENTS - (set() if method == "lesson" else {"lesson"})
-    for name in settings:
-        require(name in known, "settings", name, f"one of {', '.join(sorted(known))}")
+    folder = as_path("out", out)
     choice = choose_task(
         task, backend=backend, options=env_kwargs, horizon=horizon, env_module=env_module, success=success
     )
+    if choice.unwritten:  # a run folder must be able to make its environments again
+        names = ", ".join(choice.unwritten)
+        raise UserError(f"env_kwargs: {names} cannot be written to a file; register an id that gives it by itself")
     by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
-    if method == "exploit" and bonus is not None:
-        raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
     made, made_bonus = make_parts(choice, preset, method, *by_name)
     config = Settings(
         choice=choice,
@@ -144,7 +139,6 @@ def sweep(
         steps=None if steps is None else as_steps("steps", steps),
         **settings,
     ).config()
-    folder = Path(out).expanduser()
     saving = Saving(checkpoint_seconds, writers=tuple(log))
     label = f"{method} on {task} ({len(config.runs)} runs)"
     shown = (lambda first: show_progress(label, config.steps, first, sys.stderr)) if progress_bar else None

@@ -65,10 +65,12 @@ class Counts(eqx.Module):
             require(self.action_bins == 1, "counts.action_bins", self.action_bins, numbered)
         states, actions = self._table(spec)
         if states * actions > LARGEST_TABLE:
-            raise UserError(
-                f"counts.bins: got {self.bins}, which makes a table of {states} states x {actions} actions for "
-                f"{spec.name}, must be one of at most {LARGEST_TABLE} cells; 'rnd' needs no cells"
-            )
+            table = f"a table of {states} states x {actions} actions for {spec.name}, must be one of at most"
+            cells = f"{LARGEST_TABLE} cells"
+            if self.bins > 0:
+                raise UserError(f"counts.bins: got {self.bins}, which makes {table} {cells}; 'rnd' needs no cells")
+            vectors = "let the environment observe vectors (Box) that tell its states apart, instead of their numbers"
+            raise UserError(f"bonus: 'counts' makes {table} {cells}; {vectors}")
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> Int[Array, "states actions"]:
         return jnp.zeros(self._table(spec), jnp.int32)

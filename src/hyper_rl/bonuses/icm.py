@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from hyper_rl.bonuses.rnd import standardised
 from hyper_rl.envs.base import TaskSpec
-from hyper_rl.errors import require, require_count, require_positive
+from hyper_rl.errors import is_number, require, require_count, require_positive, require_widths
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp
 from hyper_rl.normalise import RunningMoments, moments_add, moments_init
 from hyper_rl.observations import as_vectors, feature_size
@@ -68,10 +68,15 @@ class ICM(eqx.Module):
 
     def __check_init__(self) -> None:
         require_positive("icm.lr", self.lr)
-        require(0 <= self.forward_weight <= 1, "icm.forward_weight", self.forward_weight, "in [0, 1]")
-        require(bool(self.widths) and min(self.widths) >= 1, "icm.widths", self.widths, "positive layer sizes")
+        require(
+            is_number(self.forward_weight) and 0 <= self.forward_weight <= 1,
+            "icm.forward_weight",
+            self.forward_weight,
+            "in [0, 1]",
+        )
+        require_widths("icm.widths", self.widths)
         require_count("icm.features", self.features)
-        require(0 < self.share <= 1, "icm.share", self.share, "a share in (0, 1]")
+        require(is_number(self.share) and 0 < self.share <= 1, "icm.share", self.share, "a share in (0, 1]")
 
     @property
     def largest(self) -> float:

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from hyper_rl.bonuses.disagreement import weighted_squared_error
 from hyper_rl.envs.base import TaskSpec
-from hyper_rl.errors import require, require_choice, require_count, require_positive
+from hyper_rl.errors import is_number, require, require_choice, require_count, require_positive, require_widths
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
 from hyper_rl.observations import as_vectors, feature_size
@@ -68,9 +68,9 @@ class RND(eqx.Module):
     def __check_init__(self) -> None:
         require_positive("rnd.lr", self.lr)
         require_choice("rnd.variant", self.variant, ("standard", "lesson"))
-        require(bool(self.widths) and min(self.widths) >= 1, "rnd.widths", self.widths, "positive layer sizes")
+        require_widths("rnd.widths", self.widths)
         require_count("rnd.outputs", self.outputs)
-        require(0 < self.share <= 1, "rnd.share", self.share, "a share in (0, 1]")
+        require(is_number(self.share) and 0 < self.share <= 1, "rnd.share", self.share, "a share in (0, 1]")
         if self.variant == "lesson":
             for name, default in (("widths", (256, 256)), ("outputs", 64), ("share", 0.25)):
                 value = getattr(self, name)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import tyro
 
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
-from hyper_rl.config import LARGEST_SEED, Config, make_task, require_named_task
+from hyper_rl.config import LARGEST_SEED, Config, require_named_task
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent
-from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
-from hyper_rl.training.host_evaluation import HostJudge
+from hyper_rl.training.evaluation import Judgement
+from hyper_rl.training.judging import judge_agents
 from hyper_rl.training.run_folder import RunFolder
-from hyper_rl.types import stack_runs
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     config, wanted, agents = find_agents(options.folder, options.run)
     choice = where_to_judge(config, options.backend, options.env_module)
     check_fit(agents, choice)
-    judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
+    judged = judge_agents(agents, choice, make_key(options.seed), options.episodes, workers=options.env_workers)
     entries = [
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
         for i, run in enumerate(wanted)
@@ -120,22 +117,6 @@ def check_fit(agents: list[Agent], choice: TaskChoice) -> None:
         if not same_spaces(choice.spec, agent.task.spec):
             there, own = (f"{spec.observation}, {spec.action}" for spec in (choice.spec, agent.task.spec))
             raise UserError(f"backend: {choice.name} has other spaces there ({there}) than the agent knows ({own})")
-
-
-def judge_agents(agents: list[Agent], choice: TaskChoice, episodes: int, seed: int, *, workers: int = 0) -> Judgement:
-    """All agents on the same `episodes` starts, side by side."""
-    learner = stack_runs([agent.learner for agent in agents])
-    policies = stack_runs([agent.policy for agent in agents])
-    keys = jax.numpy.stack([make_key(seed)] * len(agents))
-    if choice.source is not None:
-        judge = HostJudge(choice.source, choice.spec, choice.horizon, workers=workers)
-        try:
-            return jax.device_get(judge.judge(learner, policies, keys, episodes))
-        finally:
-            judge.close()
-    task = stack_runs([make_task(choice.name, choice.options, None)] * len(agents))
-    compiled = jax.jit(partial(judge_episodes, episodes=episodes))
-    return jax.device_get(summarise(*compiled(task, learner, policies, keys)))
 
 
 def _entry(judged: Judgement, index: int) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import tyro
 
-from hyper_rl.config import LARGEST_SEED, Config, build_parts, check_precision, make_task
+from hyper_rl.config import LARGEST_SEED, Config, build_parts, check_precision, make_task, require_named_task
 from hyper_rl.envs.base import Task
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.maze import PointMaze
@@ -176,6 +176,8 @@ def own_frames(config: Config, players: Players, captions: Captions, options: Re
     """Frames that the Gymnasium environment draws itself."""
     host = config.host
     assert host is not None
+    if host.get("unwritten"):  # made without them, it would be another environment
+        require_named_task(config, "draw it from Python, with the actions of hyper_rl.load(FOLDER).predict")
     env = open_rendering(
         EnvSource(
             host["env_id"],

@@ -134,7 +134,7 @@ def _unknown_id(gymnasium: Any, env_id: str, error: Exception) -> UserError:
     wanted = re.sub(r"-v\d+$", "", env_id).lower()
     near = [newest[name] for name in difflib.get_close_matches(wanted, newest, n=NEAREST, cutoff=0.6)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"({one_line(error)})"
-    own = "An id of your own is known once its module is imported, which --env-module does for a command"
+    own = "Import the module that registers an id of your own first; for a command, --env-module does so"
     return UserError(f"env: unknown {env_id!r}; {hint} {own}")
 
 

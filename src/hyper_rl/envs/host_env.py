@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SUCCESS_RULES = ("info", "terminated", "reward")
 RETURNED = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
+LONGER = "--env.max_episode_steps N (env_kwargs={'max_episode_steps': N})"
 PLAIN_NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
 
@@ -272,7 +273,7 @@ def _horizon(source: EnvSource, env: gymnasium.Env) -> int:
     if source.horizon is None or own is None:
         return source.horizon or own or 0
     if source.horizon > own:
-        longer = "" if source.factory is not None else "; --env.max_episode_steps makes the task itself longer"
+        longer = f"; {LONGER} makes the task itself longer" if source.factory is None else ""
         raise UserError(
             f"horizon: got {source.horizon}, must be at most {own}: environment {source.env_id} cuts its episodes "
             f"there itself{longer}"

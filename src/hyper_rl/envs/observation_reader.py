@@ -8,7 +8,7 @@ declares raises `Unfit`, whose words name the number that is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -40,6 +40,10 @@ class Reader(Protocol):
 
     def read(self, raw: Any) -> np.ndarray: ...
 
+    def split(self, raw: Any) -> list[Any] | None:
+        """The observations of a batch, each to be read; None for what is no batch."""
+        ...
+
 
 def read_observations(space: Space[Any]) -> Reader:
     """How to read this space; refuses what cannot be learnt from."""
@@ -52,7 +56,8 @@ def read_observations(space: Space[Any]) -> Reader:
     if isinstance(space, spaces.Box):
         reader = VectorReader(space.shape)
     else:
-        reader = PartsReader(list(_parts(space, "observation", 0)))
+        nest = dict if isinstance(space, spaces.Dict) else tuple if isinstance(space, spaces.Tuple) else None
+        reader = PartsReader(list(_parts(space, "observation", 0)), nest)
     if reader.size == 0:
         raise UserError(f"observation space: {space} holds no numbers, must hold at least one")
     return reader
@@ -69,6 +74,9 @@ class ChoiceReader:
 
     def read(self, raw: Any) -> Int[np.ndarray, ""]:
         return np.array(_choice(raw, self.size, self._start, "observation"), dtype=np.int64)
+
+    def split(self, raw: Any) -> list[Any] | None:
+        return _rows(raw, ())
 
 
 class VectorReader:
@@ -92,6 +100,9 @@ class VectorReader:
             raise Unfit(_first_bad(vector, "observation", self._shape))
         return vector
 
+    def split(self, raw: Any) -> list[Any] | None:
+        return _rows(raw, self._shape)
+
 
 class PartsReader:
     """`Dict`, `Tuple`, `MultiDiscrete`, `MultiBinary`: one vector, the one that Gymnasium's `flatten` makes.
@@ -101,9 +112,10 @@ class PartsReader:
 
     one_of = False
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[Part], nest: type[dict[Any, Any]] | type[tuple[Any, ...]] | None) -> None:
+        """`nest`: what one observation is, where it is no array."""
         self.size = sum(part.size for part in parts)
-        self._parts = parts
+        self._parts, self._nest = parts, nest
 
     def read(self, raw: Any) -> Float[np.ndarray, " size"]:
         vector = np.zeros(self.size, np.float64)
@@ -114,6 +126,17 @@ class PartsReader:
                 part.name_bad(vector)
         return vector
 
+    def split(self, raw: Any) -> list[Any] | None:
+        """A list of observations, or one whose parts all have an axis in front of what is declared."""
+        lists = (list, tuple, np.ndarray) if self._nest is dict else list
+        if self._nest is not None and isinstance(raw, lists) and all(isinstance(one, self._nest) for one in raw):
+            return list(raw)
+        values = {part.path: rows for part in self._parts if (rows := part.rows(raw)) is not None}
+        counts = {len(rows) for rows in values.values()}
+        if len(values) < len(self._parts) or len(counts) != 1:  # read as a single one, it says what is wrong
+            return None
+        return [_nested({path: rows[i] for path, rows in values.items()}) for i in range(counts.pop())]
+
 
 class Part:
     """One leaf of a nest of spaces: where to find it, what it must be, where it goes in the vector."""
@@ -121,7 +144,7 @@ class Part:
     def __init__(self, space: Space[Any], label: str, path: tuple[Any, ...], offset: int) -> None:
         from gymnasium import spaces
 
-        self.label, self._path = label, path
+        self.label, self.path = label, path
         self._shape: tuple[int, ...] = space.shape or ()
         self._start: Any = 0
         self._choices: Any = None
@@ -141,12 +164,21 @@ class Part:
             self._first_of_each = offset + np.cumsum(counts, dtype=np.int64) - counts
         self._place = slice(offset, offset + self.size)
 
-    def write(self, raw: Any, vector: Float[np.ndarray, " all"]) -> None:
-        for key in self._path:
+    def _find(self, raw: Any) -> Any:
+        for key in self.path:
             try:
                 raw = raw[key]
             except (KeyError, IndexError, TypeError):
                 raise Unfit(f"{self.label} is missing from the observation") from None
+        return raw
+
+    def rows(self, raw: Any) -> np.ndarray | None:
+        """Its values in a batch of observations; None where it is no batch."""
+        value = _array(self._find(raw), self.label)
+        return value if value.ndim == len(self._shape) + 1 and value.shape[1:] == self._shape else None
+
+    def write(self, raw: Any, vector: Float[np.ndarray, " all"]) -> None:
+        raw = self._find(raw)
         value = raw if type(raw) is np.ndarray else _array(raw, self.label)
         if value.shape != self._shape:
             raise Unfit(f"{self.label} has shape {value.shape}, declared {self._shape}")
@@ -184,6 +216,28 @@ def _parts(space: Space[Any], label: str, offset: int, path: tuple[Any, ...] = (
         for part in _parts(inner, f"{label}[{key!r}]", offset, (*path, key)):
             yield part
             offset += part.size
+
+
+def _rows(raw: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    value = raw if type(raw) is np.ndarray else _array(raw, "observation")
+    if value.ndim != len(shape) + 1:
+        return None
+    if value.shape[1:] != shape:
+        raise Unfit(f"observation has shape {value.shape}, declared {shape} for each one of a batch")
+    return list(value)
+
+
+def _nested(leaves: Mapping[tuple[Any, ...], Any]) -> Any:
+    """Leaves by path as one observation; a dictionary does for a tuple, too, because it is only looked into."""
+    if () in leaves:
+        return leaves[()]
+    top: dict[Any, Any] = {}
+    for (*above, last), leaf in leaves.items():
+        inside = top
+        for key in above:
+            inside = inside.setdefault(key, {})
+        inside[last] = leaf
+    return top
 
 
 def _refuse_unusable(space: Space[Any], label: str) -> None:

@@ -6,6 +6,8 @@ sub-goal (17, 17), H = 100. Moves are deterministic, walls mean staying put, eit
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -35,9 +37,11 @@ class Room(eqx.Module):
         require_count("room.horizon", self.horizon)
         require_finite("room.goal_reward", self.goal_reward)
         require_finite("room.subgoal_reward", self.subgoal_reward)
-        inside = all(0 <= x < self.size for x in self.subgoal)
+        two = isinstance(self.subgoal, tuple) and len(self.subgoal) == 2
+        inside = two and all(isinstance(x, Integral) and 0 <= x < self.size for x in self.subgoal)
         free = self.subgoal not in ((self.size // 2, self.size // 2), (self.size - 1, self.size - 1))
-        require(inside and free, "room.subgoal", self.subgoal, "a cell of the room, neither the start nor the goal")
+        allowed = "a cell of the room (two whole numbers), neither the start nor the goal"
+        require(inside and free, "room.subgoal", self.subgoal, allowed)
 
     @property
     def spec(self) -> TaskSpec:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hyper_rl.envs.action_writer import ChoiceWriter, VectorWriter, Writer
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.envs.observation_reader import ChoiceReader, Reader, VectorReader
+from hyper_rl.envs.observation_reader import ChoiceReader, Reader, VectorReader, brief
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -46,13 +46,11 @@ def spaces_of_task(spec: TaskSpec) -> dict[str, Any]:
     return {"observation": seen, "action": {"low": low, "high": high, "shape": [size], "dtype": "float32"}}
 
 
-def reader_from_json(data: Mapping[str, Any] | None, size: int) -> tuple[Reader, int]:
-    """How to read one observation, and how many axes it has (a batch has one more)."""
+def reader_from_json(data: Mapping[str, Any] | None, size: int) -> Reader:
+    """How to read one observation; of a nest of spaces, the flattened vector."""
     if data is None:
-        return VectorReader((size,)), 1
-    if "n" in data:
-        return ChoiceReader(data["n"], data["start"]), 0
-    return VectorReader(tuple(data["shape"])), len(data["shape"])
+        return VectorReader((size,))
+    return ChoiceReader(data["n"], data["start"]) if "n" in data else VectorReader(tuple(data["shape"]))
 
 
 def writer_from_json(data: Mapping[str, Any]) -> Writer:
@@ -61,3 +59,38 @@ def writer_from_json(data: Mapping[str, Any]) -> Writer:
     shape = tuple(data["shape"])
     bounds = {name: np.array(data[name], np.float64).reshape(shape) for name in ("low", "high")}
     return VectorWriter(SimpleNamespace(**bounds, shape=shape, dtype=np.dtype(data["dtype"])))
+
+
+def same_actions(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a learner's action means the same in both; rounded bounds, as in another dtype, are the same."""
+    mine, theirs = one["action"], other["action"]
+    if "n" in mine or "n" in theirs:
+        return bool(mine == theirs)
+    same_shape = mine["shape"] == theirs["shape"]
+    return same_shape and all(np.allclose(mine[name], theirs[name], rtol=1e-5) for name in ("low", "high"))
+
+
+def spaces_in_words(spec: TaskSpec, data: Mapping[str, Any] | None) -> str:
+    """Both spaces, for messages; `data` as `spaces_to_json` makes it, None for a JAX task."""
+    data = spaces_of_task(spec) if data is None else data
+    seen = data["observation"]
+    if seen is None:
+        assert isinstance(spec.observation, Box)
+        observed = f"a nest of spaces, {spec.observation.size} numbers in all"
+    else:
+        observed = _in_words(seen)
+    return f"observations {observed} and actions {_in_words(data['action'])}"
+
+
+def _in_words(space: Mapping[str, Any]) -> str:
+    if "n" in space:
+        return f"Discrete({space['n']}, start={space['start']})" if space["start"] else f"Discrete({space['n']})"
+    bounds = ""
+    if "low" in space:
+        bounds = f" from {_numbers(space['low'])} to {_numbers(space['high'])}"
+    return f"Box of shape {tuple(space['shape'])}{bounds}"
+
+
+def _numbers(values: list[float]) -> str:
+    """One for all where they are equal."""
+    return f"{values[0]:g}" if len(set(values)) == 1 else brief([float(f"{value:g}") for value in values])

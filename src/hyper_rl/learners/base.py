@@ -125,4 +125,7 @@ def require_continuous(learner: str, spec: TaskSpec) -> None:
             f"learner: '{learner}' needs continuous actions, and {spec.name} has a finite set of them; use {fits}"
         )
     if not isinstance(spec.observation, Box):
-        raise UserError(f"learner: '{learner}' needs continuous observations, and those of {spec.name} are discrete")
+        raise UserError(
+            f"learner: '{learner}' needs continuous observations, and those of {spec.name} are discrete; wrap the "
+            "environment in gymnasium.wrappers.FlattenObservation, which makes vectors of them"
+        )

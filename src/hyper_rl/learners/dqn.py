@@ -21,7 +21,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.errors import UserError, require, require_choice, require_count, require_finite, require_positive
+from hyper_rl.errors import (
+    UserError,
+    is_number,
+    require,
+    require_choice,
+    require_count,
+    require_finite,
+    require_positive,
+    require_widths,
+)
 from hyper_rl.learners.base import UpdateInfo
 from hyper_rl.learners.tabular_q import greedy_random_ties
 from hyper_rl.learners.td3 import td_target
@@ -99,14 +108,14 @@ class DQN(eqx.Module):
 
     def __check_init__(self) -> None:
         require_positive("dqn.lr", self.lr)
-        require(0 <= self.gamma < 1, "dqn.gamma", self.gamma, "in [0, 1)")
-        require(0 < self.tau <= 1, "dqn.tau", self.tau, "in (0, 1]")
+        require(is_number(self.gamma) and 0 <= self.gamma < 1, "dqn.gamma", self.gamma, "in [0, 1)")
+        require(is_number(self.tau) and 0 < self.tau <= 1, "dqn.tau", self.tau, "in (0, 1]")
         require_positive("dqn.reward_factor", self.reward_factor)
         require_finite("dqn.epsilon_start", self.epsilon_start, low=0.0, high=1.0)
         require_finite("dqn.epsilon_end", self.epsilon_end, low=0.0, high=1.0)
         require_count("dqn.epsilon_updates", self.epsilon_updates)
         require_count("dqn.batch_size", self.batch_size)
-        require(bool(self.widths) and min(self.widths) >= 1, "dqn.widths", self.widths, "positive layer sizes")
+        require_widths("dqn.widths", self.widths)
         require_choice("dqn.head", self.head, ("plain", "tanh64"))
         require_choice("dqn.first_weights", self.first_weights, ("uniform", "unit-rows"))
         require_choice("dqn.target", self.target, ("soft", "hard"))

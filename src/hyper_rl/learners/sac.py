@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, TaskSpec
-from hyper_rl.errors import require, require_count, require_finite, require_positive
+from hyper_rl.errors import is_number, require, require_count, require_finite, require_positive, require_widths
 from hyper_rl.learners.base import UpdateInfo, require_continuous
 from hyper_rl.learners.td3 import critic_loss, smaller_value, td_target
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
@@ -72,12 +72,12 @@ class SAC(eqx.Module):
     def __check_init__(self) -> None:
         require_positive("sac.lr", self.lr)
         require_positive("sac.temperature_lr", self.temperature_lr)
-        require(0 <= self.gamma < 1, "sac.gamma", self.gamma, "in [0, 1)")
-        require(0 < self.tau <= 1, "sac.tau", self.tau, "in (0, 1]")
+        require(is_number(self.gamma) and 0 <= self.gamma < 1, "sac.gamma", self.gamma, "in [0, 1)")
+        require(is_number(self.tau) and 0 < self.tau <= 1, "sac.tau", self.tau, "in (0, 1]")
         require_positive("sac.temperature", self.temperature)
         require_finite("sac.target_entropy", self.target_entropy)
         require_count("sac.batch_size", self.batch_size)
-        require(bool(self.widths) and min(self.widths) >= 1, "sac.widths", self.widths, "positive layer sizes")
+        require_widths("sac.widths", self.widths)
 
     @property
     def uses_newest(self) -> bool:

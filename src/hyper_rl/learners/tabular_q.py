@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Discrete, TaskSpec
-from hyper_rl.errors import UserError, require, require_choice, require_count, require_finite
+from hyper_rl.errors import UserError, is_number, require, require_choice, require_count, require_finite
 from hyper_rl.learners.base import UpdateInfo
 from hyper_rl.types import Transition
 
@@ -48,8 +48,10 @@ class TabularQ(eqx.Module):
     """Backups of replayed transitions after the newest one, each step."""
 
     def __check_init__(self) -> None:
-        require(0 <= self.gamma < 1, "tabular_q.gamma", self.gamma, "in [0, 1)")
-        require(0 < self.step_size <= 1, "tabular_q.step_size", self.step_size, "in (0, 1]")
+        require(is_number(self.gamma) and 0 <= self.gamma < 1, "tabular_q.gamma", self.gamma, "in [0, 1)")
+        require(
+            is_number(self.step_size) and 0 < self.step_size <= 1, "tabular_q.step_size", self.step_size, "in (0, 1]"
+        )
         require_choice("tabular_q.step_rule", self.step_rule, ("constant", "visits"))
         require_finite("tabular_q.rule_horizon", self.rule_horizon, low=1.0)
         require_count("tabular_q.replay", self.replay, low=0)

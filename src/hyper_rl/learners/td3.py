@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from hyper_rl.envs.base import Box, TaskSpec
-from hyper_rl.errors import require, require_count, require_finite, require_positive
+from hyper_rl.errors import is_number, require, require_count, require_finite, require_positive, require_widths
 from hyper_rl.learners.base import UpdateIndex, UpdateInfo, only_if, require_continuous
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, soft_update
 from hyper_rl.types import Transition
@@ -68,14 +68,14 @@ class TD3(eqx.Module):
 
     def __check_init__(self) -> None:
         require_positive("td3.lr", self.lr)
-        require(0 <= self.gamma < 1, "td3.gamma", self.gamma, "in [0, 1)")
-        require(0 < self.tau <= 1, "td3.tau", self.tau, "in (0, 1]")
+        require(is_number(self.gamma) and 0 <= self.gamma < 1, "td3.gamma", self.gamma, "in [0, 1)")
+        require(is_number(self.tau) and 0 < self.tau <= 1, "td3.tau", self.tau, "in (0, 1]")
         require_finite("td3.action_noise", self.action_noise, low=0.0)
         require_finite("td3.target_noise", self.target_noise, low=0.0)
         require_finite("td3.noise_clip", self.noise_clip, low=0.0)
         require_count("td3.batch_size", self.batch_size)
         require_count("td3.policy_delay", self.policy_delay)
-        require(bool(self.widths) and min(self.widths) >= 1, "td3.widths", self.widths, "positive layer sizes")
+        require_widths("td3.widths", self.widths)
 
     @property
     def uses_newest(self) -> bool:

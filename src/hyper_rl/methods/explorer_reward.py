@@ -18,7 +18,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hyper_rl.errors import require, require_choice, require_finite
+from hyper_rl.errors import is_number, require, require_choice, require_finite
 from hyper_rl.normalise import (
     RunningScale,
     scale_add,
@@ -69,7 +69,7 @@ class ExplorerReward(eqx.Module):
         require_finite("beta", self.beta, low=0.0)
         require_choice("bonus_scale", self.bonus_scale, BONUS_SCALES)
         require_choice("reward_scale", self.reward_scale, ("none", "running-rms"))
-        require(0 < self.rate <= 1, "scale_rate", self.rate, "in (0, 1]")
+        require(is_number(self.rate) and 0 < self.rate <= 1, "scale_rate", self.rate, "in (0, 1]")
 
     def init(self) -> ExplorerScales:
         return ExplorerScales(scale_init(), scale_init())

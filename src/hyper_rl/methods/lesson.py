@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.errors import UserError, require, require_count, require_finite, require_positive
+from hyper_rl.errors import UserError, require, require_count, require_finite, require_positive, require_widths
 from hyper_rl.learners.base import Learner
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.option_critic import (
@@ -106,7 +106,7 @@ class LessonOptions(eqx.Module):
             require_finite(f"lesson.{high}", getattr(self, high), low=getattr(self, low), high=1.0)
         require_count("lesson.target_every", self.target_every)
         require_count("lesson.batch_size", self.batch_size, low=2)
-        require(bool(self.widths) and min(self.widths) >= 1, "lesson.widths", self.widths, "positive layer sizes")
+        require_widths("lesson.widths", self.widths)
         fits = set(self.options) <= set(OPTIONS) and len(set(self.options)) == len(self.options)
         allowed = f"some of {', '.join(OPTIONS)}, 'random' among them, without repetitions"
         require(fits and "random" in self.options, "lesson.options", self.options, allowed)

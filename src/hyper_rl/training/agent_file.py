@@ -22,7 +22,9 @@ from hyper_rl.envs.base import Task
 from hyper_rl.errors import UserError
 from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.plain_values import plain
 from hyper_rl.training.checkpoint import DamagedCheckpoint, flatten, unflatten
+from hyper_rl.training.run_folder import RunFolder
 
 FORMAT_VERSION = 2
 META_FILE, POLICY_FILE = "agent.json", "policy.safetensors"
@@ -57,12 +59,13 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
         "step": step,
     }
     save_file(flatten(policy), folder / POLICY_FILE)
-    (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n")
+    (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True, default=plain) + "\n")
 
 
 def read_agent(folder: Path) -> Agent:
     """An agent from its two files; the environment it was trained on need not be installed."""
     meta_path, policy_path = folder / META_FILE, folder / POLICY_FILE
+    _refuse_run_folder(folder)
     try:
         meta = json.loads(meta_path.read_text())
         if meta["format_version"] != FORMAT_VERSION:
@@ -83,6 +86,16 @@ def read_agent(folder: Path) -> Agent:
     except DamagedCheckpoint as problem:
         raise UserError(str(problem)) from None
     return Agent(learner, jax.tree.map(jnp.asarray, policy), task, meta)
+
+
+def _refuse_run_folder(path: Path) -> None:
+    """The folder above is what people know; the agents lie inside it."""
+    folder = RunFolder(path)
+    if (path / META_FILE).is_file() or not folder.config.is_file():
+        return
+    if not folder.agent(0).is_dir():
+        raise UserError(f"{path}: a run folder without an agent yet; finish it with: hyper-rl train --resume {path}")
+    raise UserError(f"{path}: a run folder, not an agent; its agents lie inside, that of run 0 in {folder.agent(0)}")
 
 
 def _parts(meta: Mapping[str, Any]) -> tuple[Task, Learner]:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from hyper_rl.bonuses.base import BonusState
+from hyper_rl.bonuses.base import BonusState, learn_bonus
 from hyper_rl.envs.base import Box, EnvState, TaskSpec
 from hyper_rl.learners.base import KnownPlace, LearnerState, UpdateIndex, UpdateInfo, period_of
 from hyper_rl.methods.explorer_reward import ExplorerBatch, ExplorerScales
@@ -253,7 +253,7 @@ def improve(
     rewards = {"task": batch.reward}
     if program.policies.explores:
         assert program.bonus is not None
-        bonus, bonus_state, bonus_loss = program.bonus.learn(state.bonus, batch, bonus_key)
+        bonus, bonus_state, bonus_loss = learn_bonus(program.bonus, state.bonus, batch, bonus_key)
         scales, explorer = program.explorer_reward(state.scales, batch.reward, bonus, program.learner.gamma)
         rewards["explorer"] = explorer.rewards
         state = state._replace(bonus=bonus_state, scales=scales)
