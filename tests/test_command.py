@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("command")  # one process, so that each pro
 BETAS, SEEDS = (0.005, 1.0, 10.0), (5, 6)
 RUNS = [(beta, seed) for beta in BETAS for seed in SEEDS]
 WORDS = "Room --beta 0.005 1 10 --seeds 2 --seed 5 --steps 2500 --eval-every 1000 --eval-episodes 4 --preset paper"
-MODULE = [sys.executable, "-m", "hyper_rl.cli.main"]
+MODULE = [sys.executable, "-m", "hyper_rl"]
 
 
 class Trained:
