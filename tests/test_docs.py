@@ -11,7 +11,6 @@ from typing import Any
 
 import gymnasium
 import pytest
-import tyro
 
 from hyper_rl.cli.check_env import CheckEnvOptions
 from hyper_rl.cli.claims import ClaimsOptions
@@ -20,6 +19,7 @@ from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.evaluate import EvaluateOptions
 from hyper_rl.cli.linear import LinearArgs
 from hyper_rl.cli.main import COMMANDS, main
+from hyper_rl.cli.parsing import read_options
 from hyper_rl.cli.render import RenderOptions
 from hyper_rl.cli.report import ReportOptions
 from hyper_rl.cli.study import StudyOptions
@@ -107,7 +107,7 @@ def test_every_command_shown_is_a_valid_one(line: str, two_rooms: Path) -> None:
         if options.resume is None:
             resolve(options)
         return
-    tyro.cli(OPTIONS[name], args=split_env_arguments(words)[0])
+    read_options(OPTIONS[name], split_env_arguments(words)[0], f"hyper-rl {name}")
 
 
 def test_links_between_pages_lead_somewhere() -> None:
