@@ -17,6 +17,8 @@ import pytest
 from hyper_rl import __version__
 from hyper_rl.cli.main import main
 from hyper_rl.cli.tables import print_result
+from hyper_rl.envs.gym_tasks import REGISTRATIONS
+from hyper_rl.envs.gym_tasks.minigrid import DEFAULT_CAP as MINIGRID_LIMIT
 from hyper_rl.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("command")  # one process, so that each program compiles once
@@ -96,9 +98,11 @@ def test_tasks_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert names >= {"Room", *mazes} and not any(name.startswith("Probe") for name in names)
     horizons = {task["task"]: task["horizon"] for task in tasks}
     assert [horizons[name] for name in sorted(mazes)] == [1000, 300, 500, 500, 200]
+    limits = {name: registered.max_episode_steps or MINIGRID_LIMIT for name, registered in REGISTRATIONS.items()}
+    assert {name: horizons[name] for name in limits} == limits
     assert main(["tasks"]) == 0
     table = capsys.readouterr().out
-    assert all(name in table for name in names)
+    assert all(name in table for name in names) and "ProbeCredit-Discrete" in table
 
 
 # Training

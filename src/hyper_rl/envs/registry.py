@@ -33,6 +33,8 @@ class TaskEntry:
     """The same task as a Gymnasium environment."""
     units_of_one: bool = False
     """What is observed is of order one in every dimension: no preset asks learners to see it in other units."""
+    horizon: int | None = None
+    """Episode limit of a task that has no JAX version to ask, and whose environment is not made to list it."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -53,11 +55,12 @@ def _ours(name: str) -> str:
 def _locomotion(name: str) -> TaskEntry:
     sparse = name.startswith("Sparse")
     about = "MuJoCo locomotion, " + ("1 a step above a forward speed, else 0" if sparse else "Gymnasium's v5 reward")
-    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name))
+    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name), horizon=1000)
 
 
 def _minigrid(name: str) -> TaskEntry:
-    return TaskEntry(None, "MiniGrid, cut after 100 steps", "dqn", "rnd", 1_000_000, gym_id=_ours(name))
+    about = "MiniGrid, cut after 100 steps"
+    return TaskEntry(None, about, "dqn", "rnd", 1_000_000, gym_id=_ours(name), horizon=100)
 
 
 LOCOMOTION = (
