@@ -18,6 +18,7 @@ from hyper_rl.cli.train_options import TrainOptions, check_saving, default_optio
 from hyper_rl.cli.train_repeat import given_options, repeat_options
 from hyper_rl.config import Config, make_task
 from hyper_rl.errors import UserError, require_choice
+from hyper_rl.own_parts import import_stored
 from hyper_rl.presets import PRESETS
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.run_folder import RunFolder
@@ -77,6 +78,7 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
     """`--resume DIR` stands alone; settings repeated beside it must be those of the folder."""
     assert options.resume is not None
     _, config = RunFolder.open(options.resume)
+    import_stored(config, options.env_module)
     if options.out is not None and options.out != options.resume:
         raise UserError(f"out: got {str(options.out)!r}, must be left out with --resume")
     given = given_options(options, arguments)

@@ -21,6 +21,7 @@ from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program, check_precision
 from hyper_rl.envs.host_env import TaskFailure
 from hyper_rl.errors import UserError, require
+from hyper_rl.own_parts import import_stored
 from hyper_rl.report.writers import Writer, check_writers, open_writers
 from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
@@ -63,6 +64,7 @@ def train(
     env_workers: int = 0,
 ) -> dict[str, Any]:
     """Train all runs of `config` into the new folder `out` and return its result."""
+    import_stored(config)
     config.check()
     _check_helpers(config, saving, env_workers)
     program = build_program(config)
@@ -85,7 +87,7 @@ def resume(
 ) -> dict[str, Any]:
     """Continue a stopped run folder as if it had never stopped; a finished one just returns its result.
 
-    `env_module` registers the environment, where the folder does not say which module does.
+    `env_module` registers the environment, or a learner or bonus, where the folder does not say which module does.
     """
     folder, config = RunFolder.open(path)
     if extend_steps is None and folder.result.is_file():
@@ -94,6 +96,7 @@ def resume(
         return folder.read_result()
     with folder.lock() as notes:
         _, config = RunFolder.open(path)  # once more: whoever trained here until just now may have changed it
+        import_stored(config, env_module)
         check_precision(config)
         if extend_steps is not None:
             if extend_steps <= config.steps:
