@@ -13,6 +13,7 @@ import pytest
 from hyper_rl.cli.check_env import run_check_env
 from hyper_rl.cli.env_arguments import read_value, split_env_arguments, write_env_arguments
 from hyper_rl.envs.check_env import Finding, check_environment
+from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.errors import UserError
 from toy_envs import LIMIT, Steps, Still, Walk
@@ -31,6 +32,12 @@ def problems(found: dict[str, Finding]) -> list[str]:
 
 
 # What is found
+
+
+def test_whether_success_is_reported_is_known_from_an_episode() -> None:
+    assert reports_success(EnvSource("toy/Walk-v0")) and not reports_success(EnvSource("toy/Nested-v0"))
+    assert reports_success(EnvSource("toy/Nested-v0", success="reward"))
+    assert reports_success(EnvSource("toy/Walk-v0", {"fault": "crash"})), "nobody can tell"
 
 
 def test_a_sound_environment_has_no_problem() -> None:

@@ -165,6 +165,7 @@ def test_the_curve_has_one_row_per_evaluation_and_run(trained: Trained) -> None:
         "bonus_scale", "mean_length", "p", "task_loss", "explorer_loss", "finite",
     }  # fmt: skip
     assert needed <= set(rows[0])
+    assert {row[name] for row in rows for name in ("task_actor_loss", "bonus_loss")} == {""}, "tables and counts"
 
 
 def test_every_step_is_a_visit(trained: Trained) -> None:

@@ -112,6 +112,8 @@ def test_workers_and_stops_change_no_byte(tmp_path: Path, monkeypatch: pytest.Mo
     assert run(f"{words} --out {tmp_path / 'whole'}") == 0
     assert run(f"{words} --out {tmp_path / 'workers'} --env-workers 2") == 0
     same_files(tmp_path / "whole", tmp_path / "workers")
+    first = json.loads((tmp_path / "whole" / "result.json").read_text())["runs"][0]
+    assert first["success"] is first["goals"] is first["cells_visited"] is None, "Pendulum-v1 has none of them"
 
     from hyper_rl.training import trainer
 
@@ -207,7 +209,9 @@ def test_a_failure_saves_as_ctrl_c_does(
         error = capsys.readouterr().err.splitlines()[-1]
         assert "step raised RuntimeError: gearbox on fire" in error and f"as of step {saved_at} " in error
         assert f"hyper-rl evaluate {out};" in error and error.endswith(f"hyper-rl train --resume {out}")
-    assert run(f"evaluate {out} --episodes 2") == 0
+    assert run(f"evaluate {out} --episodes 2 --json") == 0
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["backend"] == "gymnasium" and judged["runs"][0]["success"] is not None
     assert run(f"train --resume {out}") == 0
     same_files(tmp_path / "whole", out)
 

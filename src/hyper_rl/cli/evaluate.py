@@ -15,6 +15,7 @@ import tyro
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, make_task, require_named_task
+from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require, require_count
@@ -58,14 +59,15 @@ def run_evaluate(options: EvaluateOptions) -> int:
     choice = where_to_judge(config, options.backend, options.env_module)
     check_fit(agents, choice)
     judged = judge_agents(agents, choice, options.episodes, options.seed, workers=options.env_workers)
+    told = bool(judged.success.any()) or has_success(choice)
     entries = [
-        {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
+        {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i, told=told)}
         for i, run in enumerate(wanted)
     ]
     document = {
         "task": config.task,
         "method": config.method,
-        "backend": "jax" if choice.source is None else "mujoco",
+        "backend": "jax" if choice.source is None else choice.entry.backends[-1],
         "episodes": options.episodes,
         "seed": options.seed,
         "runs": entries,
@@ -147,7 +149,13 @@ def judge_agents(agents: list[Agent], choice: TaskChoice, episodes: int, seed: i
     return jax.device_get(summarise(*compiled(task, learner, policies, keys)))
 
 
-def _entry(judged: Judgement, index: int) -> dict[str, float | None]:
+def has_success(choice: TaskChoice) -> bool:
+    """Whether the task reports successes at all."""
+    return choice.entry.has_success if choice.source is None else reports_success(choice.source)
+
+
+def _entry(judged: Judgement, index: int, *, told: bool) -> dict[str, float | None]:
+    """`told`: the task reports successes, so that none of them is 0 and not nothing."""
     named = {
         "success": judged.success,
         "return": judged.total,
@@ -155,7 +163,8 @@ def _entry(judged: Judgement, index: int) -> dict[str, float | None]:
         "discounted_return": judged.discounted,
         "critic_estimate": judged.estimate,
     }
-    return {name: None if np.isnan(values[index]) else float(values[index]) for name, values in named.items()}
+    numbers = {name: None if np.isnan(values[index]) else float(values[index]) for name, values in named.items()}
+    return numbers if told else {**numbers, "success": None}
 
 
 def _print_table(document: dict[str, Any]) -> None:

@@ -245,7 +245,7 @@ def _success(source: EnvSource, trials: list[Trial]) -> Finding:
     count = sum(trial.successes for trial in trials)
     data = {"successes": count, "rule": source.success, "reported": any(trial.says_success for trial in trials)}
     if source.success == "info" and not data["reported"]:
-        says = "not reported in info, so the success rate will read 0; --success terminated or --success reward may fit"
+        says = "not reported in info, so there is no success rate; --success terminated or --success reward may fit"
         return Finding("success", "note", says, data)
     rule = {"info": "info reports it", "terminated": "ending by itself counts", "reward": "reward > 0 counts"}
     return Finding("success", "ok", f"{rule[source.success]}; seen {count} times", data)
