@@ -13,7 +13,8 @@ import tyro
 from hyper_rl.cli.env_arguments import split_env_arguments, write_env_arguments
 from hyper_rl.cli.parsing import read_options
 from hyper_rl.envs.base import TaskSpec
-from hyper_rl.envs.check_env import Finding, check_environment
+from hyper_rl.envs.check_env import check_environment
+from hyper_rl.envs.finding import Finding
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.registry import TASKS
 from hyper_rl.errors import UserError

@@ -180,7 +180,7 @@ class Scale:
     @property
     def still(self) -> bool:
         """It never changed, but for rounding."""
-        return self.high - self.low <= 1e-9 * max(1.0, abs(self.mean))
+        return self.high - self.low <= 1e-12 * max(1.0, abs(self.mean))
 
 
 def observation_scales(observations: Float[np.ndarray, "steps size"]) -> list[Scale]:
