@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hyper_rl.config import Config
 
 
-def require_part(field: str, name: str, known: Registry) -> None:
+def require_known(field: str, name: str, known: Registry) -> None:
     if name not in known:
         own = "one of your own is known once its module is imported, which --env-module does for a command"
         raise UserError(f"{unknown_name(field, name, known)}; {own}")

@@ -30,7 +30,7 @@ from hyper_rl.learners.td3 import TD3
 from hyper_rl.methods.explorer_reward import BonusScale, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
-from hyper_rl.own_parts import module_for_task, require_part
+from hyper_rl.own_parts import module_for_task, require_known
 from hyper_rl.presets import PRESETS, find_preset
 from hyper_rl.report.writers import NAMES as WRITERS
 from hyper_rl.settings import Settings, choose_task, fitting_bonus, fitting_learner
@@ -152,9 +152,9 @@ def resolve(options: TrainOptions) -> Config:
     if options.env_module is not None:  # it may add learners and bonuses, which have to be known by name
         import_registering(options.env_module)
     if options.learner is not None:
-        require_part("learner", options.learner, LEARNERS)
+        require_known("learner", options.learner, LEARNERS)
     if options.bonus is not None:
-        require_part("bonus", options.bonus, BONUSES)
+        require_known("bonus", options.bonus, BONUSES)
         if options.method == "exploit":
             raise UserError(
                 f"bonus: got {options.bonus!r}, must be left out with method 'exploit', which has no explorer"

@@ -18,7 +18,7 @@ from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import BONUS_SCALES, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
-from hyper_rl.own_parts import require_part
+from hyper_rl.own_parts import require_known
 from hyper_rl.presets import PRESETS
 from hyper_rl.registry import Registry
 from hyper_rl.settings import BACKENDS
@@ -47,7 +47,7 @@ def _choice(allowed: Sequence[str]) -> Check:
 def _part(known: Registry) -> Check:
     def check(key: str, value: Any) -> str:
         require(isinstance(value, str), key, value, f"one of {', '.join(known)}")
-        require_part(key, value, known)
+        require_known(key, value, known)
         return str(value)
 
     return check
