@@ -12,8 +12,11 @@ import pytest
 
 from hyper_rl.cli.check_env import run_check_env
 from hyper_rl.cli.env_arguments import read_value, split_env_arguments, write_env_arguments
-from hyper_rl.envs.check_env import Finding, check_environment
+from hyper_rl.envs.check_env import check_environment
+from hyper_rl.envs.env_trial import reports_success
+from hyper_rl.envs.finding import Finding
 from hyper_rl.envs.host_env import EnvSource
+from hyper_rl.envs.observation_reader import Unfit, read_observations
 from hyper_rl.errors import UserError
 from toy_envs import LIMIT, Steps, Still, Walk
 
@@ -31,6 +34,12 @@ def problems(found: dict[str, Finding]) -> list[str]:
 
 
 # What is found
+
+
+def test_whether_success_is_reported_is_known_from_an_episode() -> None:
+    assert reports_success(EnvSource("toy/Walk-v0")) and not reports_success(EnvSource("toy/Nested-v0"))
+    assert reports_success(EnvSource("toy/Nested-v0", success="reward"))
+    assert reports_success(EnvSource("toy/Walk-v0", {"fault": "crash"})), "nobody can tell"
 
 
 def test_a_sound_environment_has_no_problem() -> None:
@@ -137,6 +146,54 @@ def test_observation_scales(scales: Any, offsets: Any, says: str) -> None:
     assert (found.status == "ok") == (says == "fair size")
     assert ("--normalise-observations" in found.says) == says.startswith("dimension")
     assert len(found.data["dimensions"]) == 2
+
+
+class Clock(Still):
+    """Shows the time as seconds since long ago, in float64; and what else it is told to."""
+
+    def __init__(self, *others: float, offset: float = 1e9) -> None:
+        super().__init__(gymnasium.spaces.Box(-np.inf, np.inf, (1 + len(others),), np.float64))
+        self._others, self._offset, self._time = others, offset, 0.0
+
+    def reset(self, **keywords: Any) -> Any:
+        super().reset(**keywords)
+        self._time = 0.0
+        return self._shown(), {}
+
+    def step(self, action: Any) -> Any:
+        self._time += 1.0
+        return self._shown(), 1.0, False, False, {}
+
+    def _shown(self) -> Any:
+        return np.array([self._offset + self._time, *(self._time * other for other in self._others)])
+
+
+def test_what_float32_cannot_tell_apart_is_said() -> None:
+    """Its steps are 64 at 1e9: to normalise what is left of 30 seconds there would bring nothing back."""
+    alone, beside = of(Clock)["observations"], of(lambda: Clock(0.1))["observations"]
+    for found in (alone, beside):
+        assert "around 1e+09" in found.says and "steps of 64: subtract the offset" in found.says
+        assert "--normalise-observations" not in found.says
+    assert (alone.status, beside.status) == ("problem", "note")
+    assert "float32" not in of(lambda: Clock(offset=1e3))["observations"].says
+
+
+def test_what_float32_cannot_hold_is_refused_by_name() -> None:
+    assert "step 1: observation[1] is 1e+300, beyond the 3.4e+38" in of(lambda: Clock(1e300))["steps"].says
+    parts = gymnasium.spaces.Dict(far=gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64))
+    with pytest.raises(Unfit, match=r"observation\['far'\]\[0\] is -1e\+39, beyond"):
+        read_observations(parts).read({"far": np.array([-1e39])})
+
+
+def test_pictures_in_all_but_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of floats they can be trained on, as far as there is memory; of bytes they are refused, stacked frames too."""
+    monkeypatch.setattr("hyper_rl.training.memory.available", lambda: 2**30)
+    found = of(lambda: Still(gymnasium.spaces.Box(0.0, 1.0, (16, 16, 1))), steps=40)
+    assert "16x16x1 numbers are taken as one flat vector" in found["shape"].says
+    assert problems(found) == ["memory"] and "1,024 MiB is free: at most --capacity " in found["memory"].says
+    assert "shape" not in findings(EnvSource("toy/Walk-v0"), 40)
+    frames = of(lambda: Still(gymnasium.spaces.Box(0, 255, (4, 8, 8, 1), np.uint8)))
+    assert problems(frames) == ["spaces"] and "an image" in frames["spaces"].says
 
 
 def test_success_and_discrete_spaces() -> None:

@@ -17,6 +17,8 @@ import pytest
 from hyper_rl import __version__
 from hyper_rl.cli.main import main
 from hyper_rl.cli.tables import print_result
+from hyper_rl.envs.gym_tasks import REGISTRATIONS
+from hyper_rl.envs.gym_tasks.minigrid import DEFAULT_CAP as MINIGRID_LIMIT
 from hyper_rl.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("command")  # one process, so that each program compiles once
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("command")  # one process, so that each pro
 BETAS, SEEDS = (0.005, 1.0, 10.0), (5, 6)
 RUNS = [(beta, seed) for beta in BETAS for seed in SEEDS]
 WORDS = "Room --beta 0.005 1 10 --seeds 2 --seed 5 --steps 2500 --eval-every 1000 --eval-episodes 4 --preset paper"
-MODULE = [sys.executable, "-m", "hyper_rl.cli.main"]
+MODULE = [sys.executable, "-m", "hyper_rl"]
 
 
 class Trained:
@@ -96,9 +98,11 @@ def test_tasks_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert names >= {"Room", *mazes} and not any(name.startswith("Probe") for name in names)
     horizons = {task["task"]: task["horizon"] for task in tasks}
     assert [horizons[name] for name in sorted(mazes)] == [1000, 300, 500, 500, 200]
+    limits = {name: registered.max_episode_steps or MINIGRID_LIMIT for name, registered in REGISTRATIONS.items()}
+    assert {name: horizons[name] for name in limits} == limits
     assert main(["tasks"]) == 0
     table = capsys.readouterr().out
-    assert all(name in table for name in names)
+    assert all(name in table for name in names) and "ProbeCredit-Discrete" in table
 
 
 # Training
@@ -161,6 +165,7 @@ def test_the_curve_has_one_row_per_evaluation_and_run(trained: Trained) -> None:
         "bonus_scale", "mean_length", "p", "task_loss", "explorer_loss", "finite",
     }  # fmt: skip
     assert needed <= set(rows[0])
+    assert {row[name] for row in rows for name in ("task_actor_loss", "bonus_loss")} == {""}, "tables and counts"
 
 
 def test_every_step_is_a_visit(trained: Trained) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import gymnasium
 import pytest
-import tyro
 
+from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.cli.check_env import CheckEnvOptions
 from hyper_rl.cli.claims import ClaimsOptions
 from hyper_rl.cli.demo import DemoOptions
@@ -20,15 +20,21 @@ from hyper_rl.cli.env_arguments import split_env_arguments
 from hyper_rl.cli.evaluate import EvaluateOptions
 from hyper_rl.cli.linear import LinearArgs
 from hyper_rl.cli.main import COMMANDS, main
+from hyper_rl.cli.parsing import read_options
 from hyper_rl.cli.render import RenderOptions
 from hyper_rl.cli.report import ReportOptions
 from hyper_rl.cli.study import StudyOptions
 from hyper_rl.cli.tasks import TasksOptions
-from hyper_rl.cli.train import parse
+from hyper_rl.cli.train import check_resume, parse
 from hyper_rl.cli.train_options import default_options, resolve
+from hyper_rl.errors import UserError
+from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.studies.plan import plan_study
+from hyper_rl.studies.study_file import parse_study
+from hyper_rl.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
-OWN = ROOT / "docs" / "your-own-environment.md"
+OWN, EXTEND = ROOT / "docs" / "your-own-environment.md", ROOT / "docs" / "extend.md"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -59,12 +65,17 @@ def shown_commands() -> list[str]:
 
 @pytest.fixture
 def two_rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the page's `two_rooms.py`, to work in."""
+    """A folder with the pages' `two_rooms.py` and `my_parts.py`, to work in."""
     (tmp_path / "two_rooms.py").write_text(python_of(OWN)[0])
+    wanted = [block for block in python_of(EXTEND) if re.search(r"^class |\.add\(", block, re.M)]
+    (tmp_path / "my_parts.py").write_text("\n".join(wanted))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    for registry, own in ((LEARNERS, "linear_q"), (BONUSES, "simhash")):
+        monkeypatch.setattr(registry, "_classes", {name: made for name, made in registry.items() if name != own})
     yield tmp_path
     sys.modules.pop("two_rooms", None)
+    sys.modules.pop("my_parts", None)
     gymnasium.registry.pop("TwoRooms-v0", None)
 
 
@@ -107,7 +118,39 @@ def test_every_command_shown_is_a_valid_one(line: str, two_rooms: Path) -> None:
         if options.resume is None:
             resolve(options)
         return
-    tyro.cli(OPTIONS[name], args=split_env_arguments(words)[0])
+    read_options(OPTIONS[name], split_env_arguments(words)[0], f"hyper-rl {name}")
+
+
+OWN_STUDY = """
+task = "TASK"
+env_module = "both"
+learner = "linear_q"
+bonus = "simhash"
+steps = 100
+linear_q = { lr = [0.1, 0.2] }
+[[group]]
+betas = [0.1, 1]
+"""
+
+
+@pytest.mark.parametrize("task", ["Room", "TwoRooms-v0"])
+def test_parts_of_ones_own_are_known_to_the_command_and_to_studies(task: str, two_rooms: Path) -> None:
+    (two_rooms / "both.py").write_text("import two_rooms, my_parts\n")
+    with pytest.raises(UserError, match=r"learner: unknown 'linear_q'.*--env-module"):
+        resolve(parse([task, "--learner", "linear_q"]))
+    groups = plan_study(
+        parse_study(OWN_STUDY.replace("TASK", task).replace("MODULE", "both"), "own", "o.toml"), "paper"
+    )
+    assert [group.config.learner_options["lr"] for group in groups] == [0.1, 0.2]
+    config = resolve(parse([task, "--env-module", "both", "--learner", "linear_q", "--bonus", "simhash"]))
+    assert config.learner_options["features"] == 256 and config.bonus_options == {"bits": 14}
+    # A new process knows nothing of them until the module is imported again.
+    folder = RunFolder.create(two_rooms / "run", config)
+    sys.modules.pop("my_parts"), sys.modules.pop("both")
+    del LEARNERS._classes["linear_q"], BONUSES._classes["simhash"]
+    check_resume(parse(["--resume", str(folder.path), *(["--env-module", "both"] if task == "Room" else [])]), [])
+    assert "linear_q" in LEARNERS and "simhash" in BONUSES
+    sys.modules.pop("both")
 
 
 def test_links_between_pages_lead_somewhere() -> None:

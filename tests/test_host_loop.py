@@ -27,6 +27,7 @@ from hyper_rl.training.device_loop import DeviceLoop
 from hyper_rl.training.host_loop import HostLoop
 from hyper_rl.training.loop import Loop
 from hyper_rl.types import precision
+from toy_envs import Steps
 
 pytestmark = pytest.mark.xdist_group("host-loop")
 
@@ -111,6 +112,8 @@ def test_workers_and_stops_change_no_byte(tmp_path: Path, monkeypatch: pytest.Mo
     assert run(f"{words} --out {tmp_path / 'whole'}") == 0
     assert run(f"{words} --out {tmp_path / 'workers'} --env-workers 2") == 0
     same_files(tmp_path / "whole", tmp_path / "workers")
+    first = json.loads((tmp_path / "whole" / "result.json").read_text())["runs"][0]
+    assert first["success"] is first["goals"] is first["cells_visited"] is None, "Pendulum-v1 has none of them"
 
     from hyper_rl.training import trainer
 
@@ -175,6 +178,42 @@ class Bad(gymnasium.Wrapper):
             if self._how == "shape":
                 observation = observation[:2]
         return observation, reward, terminated, truncated, info
+
+
+class FailsOnce(Steps):
+    """Fails at one step of the whole process, wherever that is taken, and is sound from then on."""
+
+    left = 0
+
+    def step(self, action: Any) -> Any:
+        FailsOnce.left -= 1
+        if FailsOnce.left == 0:
+            raise RuntimeError("gearbox on fire")
+        return super().step(action)
+
+
+def test_a_failure_saves_as_ctrl_c_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While training and while judging, long before a checkpoint is due; the bytes are those of a run without it."""
+    spec = gymnasium.envs.registration.EnvSpec("FailsOnce-v0", lambda **_: FailsOnce(), max_episode_steps=7)
+    monkeypatch.setitem(gymnasium.registry, "FailsOnce-v0", spec)
+    monkeypatch.setattr(FailsOnce, "left", 0)
+    words = "train FailsOnce-v0 --method exploit --steps 150 --eval-every 100 --eval-episodes 5"
+    assert run(f"{words} --out {tmp_path / 'whole'}") == 0
+    out = tmp_path / "failed"
+    for command, fails_at, saved_at in ((f"{words} --out {out}", 50, 49), (f"train --resume {out}", 60, 100)):
+        FailsOnce.left = fails_at
+        capsys.readouterr()
+        assert run(command) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert "step raised RuntimeError: gearbox on fire" in error and f"as of step {saved_at} " in error
+        assert f"hyper-rl evaluate {out};" in error and error.endswith(f"hyper-rl train --resume {out}")
+    assert run(f"evaluate {out} --episodes 2 --json") == 0
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["backend"] == "gymnasium" and judged["runs"][0]["success"] is not None
+    assert run(f"train --resume {out}") == 0
+    same_files(tmp_path / "whole", out)
 
 
 @pytest.fixture

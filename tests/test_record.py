@@ -124,8 +124,8 @@ def test_columns_that_a_method_does_not_have_are_empty() -> None:
         "reposition_success", "reposition_return", "explore_success", "explore_return", "mean_length", "p",
         "bonus_mean", "bonus_scale", "task_share", "bonus_loss", "explorer_loss", "explorer_actor_loss",
     }  # fmt: skip
-    # Nothing has happened yet either: no episode, no success.
-    assert empty == without | {"behaviour_success", "behaviour_return", "steps_to_goal"}
+    # Nothing has happened yet either: no episode, no success, no update.
+    assert empty == without | {"behaviour_success", "behaviour_return", "steps_to_goal", "task_actor_loss"}
 
 
 def host(state: RunState) -> RunState:

@@ -32,6 +32,7 @@ from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS, make_policies
+from hyper_rl.own_parts import require_known
 from hyper_rl.plain_values import plain
 from hyper_rl.presets import PRESETS
 from hyper_rl.training.program import Program, Streams
@@ -91,8 +92,9 @@ class Config:
         if self.host is None:
             find_task(self.task)
         require_choice("method", self.method, METHODS)
-        require_choice("learner", self.learner, LEARNERS)
-        require_choice("bonus", self.bonus, [*BONUSES, "none"])
+        require_known("learner", self.learner, LEARNERS)
+        if self.bonus != "none":
+            require_known("bonus", self.bonus, BONUSES)
         require_choice("preset", self.preset, PRESETS)
         require(bool(self.betas), "beta", list(self.betas), "at least one value")
         for beta in self.betas:

@@ -11,8 +11,10 @@ from typing import Any, Literal
 import tyro
 
 from hyper_rl.cli.env_arguments import split_env_arguments, write_env_arguments
+from hyper_rl.cli.parsing import read_options
 from hyper_rl.envs.base import TaskSpec
-from hyper_rl.envs.check_env import Finding, check_environment
+from hyper_rl.envs.check_env import check_environment
+from hyper_rl.envs.finding import Finding
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.registry import TASKS
 from hyper_rl.errors import UserError
@@ -43,7 +45,7 @@ class CheckEnvOptions:
 def run_check_env(words: Sequence[str]) -> int:
     """0, or 1 when something makes training impossible."""
     rest, kwargs = split_env_arguments(words)
-    options = tyro.cli(CheckEnvOptions, prog="hyper-rl check-env", args=rest)
+    options = read_options(CheckEnvOptions, rest, "hyper-rl check-env")
     source = EnvSource(
         _gymnasium_id(options.env_id), kwargs, options.env_module, horizon=options.horizon, success=options.success
     )

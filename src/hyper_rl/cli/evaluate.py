@@ -13,8 +13,11 @@ import tyro
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, require_named_task
+from hyper_rl.envs.env_trial import reports_success
+from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require, require_count
+from hyper_rl.own_parts import import_stored, module_for_task
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent
@@ -49,18 +52,19 @@ def run_evaluate(options: EvaluateOptions) -> int:
     require_count("episodes", options.episodes)
     require(0 <= options.seed <= LARGEST_SEED, "seed", options.seed, f"between 0 and {LARGEST_SEED}")
     require_count("env_workers", options.env_workers, low=0)
-    config, wanted, agents = find_agents(options.folder, options.run)
+    config, wanted, agents = find_agents(options.folder, options.run, options.env_module)
     choice = where_to_judge(config, options.backend, options.env_module)
     check_fit(agents, choice)
     judged = judge_agents(agents, choice, make_key(options.seed), options.episodes, workers=options.env_workers)
+    told = bool(judged.success.any()) or has_success(choice)
     entries = [
-        {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i)}
+        {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i, told=told)}
         for i, run in enumerate(wanted)
     ]
     document = {
         "task": config.task,
         "method": config.method,
-        "backend": "jax" if choice.source is None else "mujoco",
+        "backend": "jax" if choice.source is None else choice.entry.backends[-1],
         "episodes": options.episodes,
         "seed": options.seed,
         "runs": entries,
@@ -72,10 +76,16 @@ def run_evaluate(options: EvaluateOptions) -> int:
     return 0
 
 
-def find_agents(path: Path, run: int | None) -> tuple[Config, list[int], list[Agent]]:
-    """What they were made with, which runs of the folder they are, and the agents themselves."""
+def find_agents(path: Path, run: int | None, module: str | None = None) -> tuple[Config, list[int], list[Agent]]:
+    """What they were made with, which runs of the folder they are, and the agents themselves.
+
+    `module` is imported first: it may add the learner they are of.
+    """
+    if module is not None:
+        import_registering(module)
     one = read_saved(path) if (path / META_FILE).is_file() else None
     config = RunFolder.open(path)[1] if one is None else one.config
+    import_stored(config)
     total = len(config.runs)
     if run is not None:
         require(0 <= run < total, "run", run, f"between 0 and {total - 1}")
@@ -98,6 +108,7 @@ def where_to_judge(config: Config, backend: str | None, env_module: str | None) 
     trained_on = "jax" if host is None else "mujoco"
     chosen = backend or trained_on
     same = (chosen == "jax") == (host is None)
+    module = module_for_task(config.task, env_module, config.learner, config.bonus)
     options = dict(config.task_options)
     horizon = host["horizon"] if host is not None else options.pop("horizon", None)
     choice = choose_task(
@@ -105,7 +116,7 @@ def where_to_judge(config: Config, backend: str | None, env_module: str | None) 
         backend=chosen,
         options=options,  # of the other version too, or it would be another task; one that it has not is refused
         horizon=horizon,
-        env_module=env_module or (host["module"] if host is not None and same else None),
+        env_module=module or (host["module"] if host is not None and same else None),
         success=host["success"] if host is not None and same else None,
     )
     return choice
@@ -119,7 +130,13 @@ def check_fit(agents: list[Agent], choice: TaskChoice) -> None:
             raise UserError(f"backend: {choice.name} has other spaces there ({there}) than the agent knows ({own})")
 
 
-def _entry(judged: Judgement, index: int) -> dict[str, float | None]:
+def has_success(choice: TaskChoice) -> bool:
+    """Whether the task reports successes at all."""
+    return choice.entry.has_success if choice.source is None else reports_success(choice.source)
+
+
+def _entry(judged: Judgement, index: int, *, told: bool) -> dict[str, float | None]:
+    """`told`: the task reports successes, so that none of them is 0 and not nothing."""
     named = {
         "success": judged.success,
         "return": judged.total,
@@ -127,7 +144,8 @@ def _entry(judged: Judgement, index: int) -> dict[str, float | None]:
         "discounted_return": judged.discounted,
         "critic_estimate": judged.estimate,
     }
-    return {name: None if np.isnan(values[index]) else float(values[index]) for name, values in named.items()}
+    numbers = {name: None if np.isnan(values[index]) else float(values[index]) for name, values in named.items()}
+    return numbers if told else {**numbers, "success": None}
 
 
 def _print_table(document: dict[str, Any]) -> None:

@@ -91,58 +91,52 @@ def _train(words: Sequence[str]) -> int:
 
 
 def _study(words: Sequence[str]) -> int:
-    import tyro
-
     from hyper_rl.allocator import keep_freed_memory
+    from hyper_rl.cli.parsing import read_options
     from hyper_rl.cli.study import StudyOptions, run_study_command
     from hyper_rl.studies.runner import StudyInterrupted
 
     keep_freed_memory()
     try:
-        return run_study_command(tyro.cli(StudyOptions, prog="hyper-rl study", args=list(words)))
+        return run_study_command(read_options(StudyOptions, words, "hyper-rl study"))
     except StudyInterrupted as stop:
         print(f"hyper-rl: {stop}", file=sys.stderr)
         return 130
 
 
 def _claims(words: Sequence[str]) -> int:
-    import tyro
-
     from hyper_rl.cli.claims import ClaimsOptions, run_claims
+    from hyper_rl.cli.parsing import read_options
 
-    return run_claims(tyro.cli(ClaimsOptions, prog="hyper-rl claims", args=list(words)))
+    return run_claims(read_options(ClaimsOptions, words, "hyper-rl claims"))
 
 
 def _report(words: Sequence[str]) -> int:
-    import tyro
-
+    from hyper_rl.cli.parsing import read_options
     from hyper_rl.cli.report import ReportOptions, run_report
 
-    return run_report(tyro.cli(ReportOptions, prog="hyper-rl report", args=list(words)))
+    return run_report(read_options(ReportOptions, words, "hyper-rl report"))
 
 
 def _evaluate(words: Sequence[str]) -> int:
-    import tyro
-
     from hyper_rl.cli.evaluate import EvaluateOptions, run_evaluate
+    from hyper_rl.cli.parsing import read_options
 
-    return run_evaluate(tyro.cli(EvaluateOptions, prog="hyper-rl evaluate", args=list(words)))
+    return run_evaluate(read_options(EvaluateOptions, words, "hyper-rl evaluate"))
 
 
 def _tasks(words: Sequence[str]) -> int:
-    import tyro
-
+    from hyper_rl.cli.parsing import read_options
     from hyper_rl.cli.tasks import TasksOptions, run_tasks
 
-    return run_tasks(tyro.cli(TasksOptions, prog="hyper-rl tasks", args=list(words)))
+    return run_tasks(read_options(TasksOptions, words, "hyper-rl tasks"))
 
 
 def _demo(words: Sequence[str]) -> int:
-    import tyro
-
     from hyper_rl.cli.demo import DemoOptions, run_demo
+    from hyper_rl.cli.parsing import read_options
 
-    return run_demo(tyro.cli(DemoOptions, prog="hyper-rl demo", args=list(words)))
+    return run_demo(read_options(DemoOptions, words, "hyper-rl demo"))
 
 
 def _check_env(words: Sequence[str]) -> int:
@@ -152,19 +146,17 @@ def _check_env(words: Sequence[str]) -> int:
 
 
 def _render(words: Sequence[str]) -> int:
-    import tyro
-
+    from hyper_rl.cli.parsing import read_options
     from hyper_rl.cli.render import RenderOptions, run_render
 
-    return run_render(tyro.cli(RenderOptions, prog="hyper-rl render", args=list(words)))
+    return run_render(read_options(RenderOptions, words, "hyper-rl render"))
 
 
 def _linear(words: Sequence[str]) -> int:
-    import tyro
-
     from hyper_rl.cli.linear import LinearArgs, run_linear
+    from hyper_rl.cli.parsing import read_options
 
-    return run_linear(tyro.cli(LinearArgs, prog="hyper-rl linear", args=list(words)))
+    return run_linear(read_options(LinearArgs, words, "hyper-rl linear"))
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

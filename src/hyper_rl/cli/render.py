@@ -19,6 +19,7 @@ from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError, require, require_count, require_probability
 from hyper_rl.learners.base import Learner
 from hyper_rl.methods.policies import Policies, make_policies
+from hyper_rl.own_parts import import_stored
 from hyper_rl.report.render.frame_page import caption_shots, status_of
 from hyper_rl.report.render.gymnasium_frames import (
     frames_of_gymnasium,
@@ -47,6 +48,8 @@ class RenderOptions:
     """Run folder."""
     run: int = 0
     """Which run of the folder."""
+    env_module: str | None = None
+    """Module to import first; default: the one the run was made with."""
     episodes: int = 3
     """How many episodes."""
     training: bool = False
@@ -83,6 +86,7 @@ def run_render(options: RenderOptions) -> int:
     require(SMALLEST <= options.size <= LARGEST, "size", options.size, f"between {SMALLEST} and {LARGEST}")
     folder, config = RunFolder.open(options.folder)
     check_precision(config)
+    import_stored(config, options.env_module)
     total = len(config.runs)
     require(0 <= options.run < total, "run", options.run, f"between 0 and {total - 1}")
     name = "training.gif" if options.training else "judged.gif"

@@ -32,14 +32,15 @@ def run_tasks(options: TasksOptions) -> int:
                 # Without a JAX version one would have to make the environment to know: `check-env` does.
                 "observation": None if task is None else _describe(task.spec.observation),
                 "action": None if task is None else _describe(task.spec.action),
-                "horizon": None if task is None else int(task.horizon),
+                "horizon": entry.horizon if task is None else int(task.horizon),
                 "learner": entry.learner,
                 "bonus": entry.bonus,
                 "about": entry.about,
             }
         )
+    probes = [name for name, entry in TASKS.items() if not entry.listed]
     if options.json:
-        print(json.dumps({"tasks": entries}))
+        print(json.dumps({"tasks": entries, "probes": probes}))
         return 0
     from rich.console import Console
     from rich.table import Table
@@ -53,6 +54,7 @@ def run_tasks(options: TasksOptions) -> int:
     console = Console()
     console.print(table)
     console.print("Any other Gymnasium environment by its id; see: hyper-rl check-env ID", highlight=False)
+    console.print(f"Probes, which check a learner in seconds: {', '.join(probes)}", highlight=False)
     return 0
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from hyper_rl.cli.env_arguments import split_env_arguments
+from hyper_rl.cli.parsing import read_options
 from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
 from hyper_rl.config import Config, make_task, require_learning
-from hyper_rl.errors import UserError
+from hyper_rl.errors import UserError, require_choice
+from hyper_rl.own_parts import import_stored
+from hyper_rl.presets import PRESETS
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.trainer import Saving, resume, train
@@ -63,11 +64,14 @@ def run_train(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> TrainOptions:
     """The preset decides the defaults that `--help` shows, so it is looked up first."""
-    scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    scout.add_argument("--preset", default="robust")
     rest, env = split_env_arguments(arguments)
-    preset = scout.parse_known_args(rest)[0].preset
-    options = tyro.cli(TrainOptions, prog="hyper-rl train", args=rest, default=default_options(preset))
+    preset = "robust"
+    for word, following in itertools.pairwise([*rest, ""]):
+        flag, equals, text = word.partition("=")
+        if flag == "--preset":
+            preset = text if equals else following
+    require_choice("preset", preset, PRESETS)
+    options = read_options(TrainOptions, rest, "hyper-rl train", default_options(preset))
     return dataclasses.replace(options, env=env)
 
 
@@ -75,6 +79,7 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
     """`--resume DIR` stands alone; settings repeated beside it must be those of the folder."""
     assert options.resume is not None
     _, config = RunFolder.open(options.resume)
+    import_stored(config, options.env_module)
     if options.out is not None and options.out != options.resume:
         raise UserError(f"out: got {str(options.out)!r}, must be left out with --resume")
     given = given_options(options, arguments)

@@ -19,6 +19,7 @@ from hyper_rl.bonuses.icm import ICM
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.bonuses.rnd import RND
 from hyper_rl.config import Config, options_of
+from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError, require, require_choice, require_count
 from hyper_rl.learners.dqn import DQN
@@ -29,6 +30,7 @@ from hyper_rl.learners.td3 import TD3
 from hyper_rl.methods.explorer_reward import BonusScale, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
+from hyper_rl.own_parts import module_for_task, require_known
 from hyper_rl.presets import PRESETS, find_preset
 from hyper_rl.report.writers import NAMES as WRITERS
 from hyper_rl.settings import Settings, choose_task, fitting_bonus, fitting_learner
@@ -47,9 +49,9 @@ class TrainOptions:
     method: str = "hyper"
     """exploit, curiosity, decouple, hyper or lesson."""
     learner: str | None = None
-    """td3, sac, dqn or tabular_q; default: what fits the task."""
+    """td3, sac, dqn, tabular_q, or one that --env-module adds; default: what fits the task."""
     bonus: str | None = None
-    """disagreement, rnd, icm or counts; default: what fits the learner."""
+    """disagreement, rnd, icm, counts, or one that --env-module adds; default: what fits the learner."""
     beta: tuple[float, ...] = (1.0,)
     """Curiosity coefficient; several values are trained side by side."""
     steps: int | None = None
@@ -96,7 +98,7 @@ class TrainOptions:
     backend: str | None = None
     """jax or mujoco: the compiled task or the real environment; default: jax where there is one."""
     env_module: str | None = None
-    """Module to import first; it registers the Gymnasium id."""
+    """Module to import first; it registers the Gymnasium id, or learners and bonuses of your own."""
     env_workers: int = 0
     """Processes for slow environments; 0: in this one. The numbers are the same either way."""
     success: str | None = None
@@ -147,10 +149,12 @@ def resolve(options: TrainOptions) -> Config:
     # Names first: a misspelt method should not have to wait for an environment to be made.
     require_choice("method", options.method, METHODS)
     require_choice("preset", options.preset, PRESETS)
+    if options.env_module is not None:  # it may add learners and bonuses, which have to be known by name
+        import_registering(options.env_module)
     if options.learner is not None:
-        require_choice("learner", options.learner, LEARNERS)
+        require_known("learner", options.learner, LEARNERS)
     if options.bonus is not None:
-        require_choice("bonus", options.bonus, BONUSES)
+        require_known("bonus", options.bonus, BONUSES)
         if options.method == "exploit":
             raise UserError(
                 f"bonus: got {options.bonus!r}, must be left out with method 'exploit', which has no explorer"
@@ -164,7 +168,7 @@ def resolve(options: TrainOptions) -> Config:
         backend=options.backend,
         options=task_options,
         horizon=options.horizon,
-        env_module=options.env_module,
+        env_module=module_for_task(options.task, options.env_module, options.learner, options.bonus),
         success=options.success,
     )
     learner = options.learner or fitting_learner(choice)
@@ -172,8 +176,9 @@ def resolve(options: TrainOptions) -> Config:
     _refuse_unused(options, learner, bonus, options.task)
     settings = Settings(
         choice=choice,
-        learner=getattr(options, learner),
-        bonus=None if bonus == "none" else getattr(options, bonus),
+        # The parser knows the options of the package's own parts only; others are as their class sets them.
+        learner=getattr(options, learner) if learner in LEARNER_GROUPS else LEARNERS[learner](),
+        bonus=None if bonus == "none" else getattr(options, bonus) if bonus in BONUS_GROUPS else BONUSES[bonus](),
         method=options.method,
         preset=options.preset,
         betas=options.beta,

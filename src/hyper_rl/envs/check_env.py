@@ -12,12 +12,14 @@ import io
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyper_rl.envs.env_trial import Scale, Trial, find_difference, observation_scales, play
+from hyper_rl.envs.check_observations import flattened, observation_finding
+from hyper_rl.envs.env_trial import Trial, find_difference, play
+from hyper_rl.envs.finding import Finding
 from hyper_rl.envs.gym_make import episode_limit, layers, make_environment, one_line
 from hyper_rl.envs.host_env import EnvSource, HostEnv, HostSpec, TaskFailure
 from hyper_rl.envs.mujoco_warnings import models_loaded_quietly
@@ -26,19 +28,12 @@ from hyper_rl.errors import UserError, require_count
 if TYPE_CHECKING:
     from hyper_rl.envs.base import Box, Discrete, TaskSpec
 
-Status = Literal["ok", "note", "problem"]
 TRIAL_HORIZON = 1000
 """Episode limit while looking at a task that states none."""
 SPARSE = 0.1
 """Up to this share of steps with a reward, a task is called sparse."""
 REWARD_RANGE = (0.01, 10.0)
 """Root mean square of the rewards other than 0 with which the default learning rates are at home."""
-FAR_FROM_ONE = 10.0
-"""Observations beyond this, in mean or spread, are better normalised."""
-UNEVEN = 30.0
-"""So are dimensions whose spreads are this many times apart."""
-NARROW = 0.05
-"""And one that moves so little that a network hardly sees it."""
 SLOW = 1000.0
 """Steps per second below which worker processes pay."""
 REPLAY = 1_000_000
@@ -46,14 +41,6 @@ HARMLESS = ("observation space minimum", "observation space maximum", "symmetric
 """Of Gymnasium's warnings: infinite bounds of observations are fine here, actions are rescaled, wrappers are meant."""
 PLAIN_WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
 """What `gymnasium.make` puts around every environment."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    topic: str
-    status: Status
-    says: str
-    data: dict[str, Any] = field(default_factory=dict)
 
 
 def check_environment(source: EnvSource, steps: int) -> tuple[list[Finding], HostSpec | None]:
@@ -69,13 +56,14 @@ def check_environment(source: EnvSource, steps: int) -> tuple[list[Finding], Hos
     except UserError as error:
         env.close()
         return [Finding("spaces", "problem", str(error)), _gymnasium_checker(source), limit], None
-    spec = host.spec
+    spec, space = host.spec, env.observation_space
     trials = [play(host, "random", steps, seed=0)]
     if trials[0].failure is None:
         trials.append(play(host, "held", steps, seed=1))
     host.close()
     findings = [
         Finding("spaces", "ok", _spaces(spec.task)),
+        *flattened(space),
         _gymnasium_checker(source),
         limit,
         *_what_was_seen(source, spec.task, trials, steps),
@@ -160,7 +148,7 @@ def _what_was_seen(source: EnvSource, task: TaskSpec, trials: list[Trial], steps
     yield _density(trials)
     yield _reward_scale(trials)
     if not _is_choice(task.observation):
-        yield _observation_scale(trials)
+        yield observation_finding(trials)
     yield _success(source, trials)
     yield _endings(trials)
     if failure is None:
@@ -198,54 +186,11 @@ def _reward_scale(trials: list[Trial]) -> Finding:
     return Finding("reward scale", "note", says, {**data, "rms": rms})
 
 
-def _observation_scale(trials: list[Trial]) -> Finding:
-    scales = observation_scales(np.stack([row for trial in trials for row in trial.observations]))
-    data = {"dimensions": [asdict(scale) for scale in scales]}
-    still = [index for index, scale in enumerate(scales) if scale.still]
-    if len(still) == len(scales):
-        return Finding("observations", "note", "nothing ever changed: is there anything to learn from?", data)
-    reasons = _uneven({index: scale for index, scale in enumerate(scales) if not scale.still and not scale.switch})
-    never = f"never changed: dimension{'s' if len(still) > 1 else ''} {_shortly(still)}" if still else ""
-    if reasons:
-        advice = "--normalise-observations is advised (on under robust, except in mazes)"
-        says = f"{', '.join(reasons)}: {advice}{'; ' if still else ''}{never}"
-        return Finding("observations", "note", says, data)
-    return Finding("observations", "note" if still else "ok", never or "all dimensions are of a fair size", data)
-
-
-def _uneven(scales: dict[int, Scale]) -> list[str]:
-    """What speaks for normalising these dimensions; switches between 0 and 1 are best left as they are."""
-    if not scales:
-        return []
-    spread = {index: scale.deviation for index, scale in scales.items()}
-    widest, narrowest = max(spread, key=spread.__getitem__), min(spread, key=spread.__getitem__)
-    largest = max(scales, key=lambda index: _largest(scales[index]))
-    reasons = []
-    if spread[widest] > UNEVEN * spread[narrowest]:
-        reasons.append(
-            f"dimension {widest} spreads by {spread[widest]:.3g}, dimension {narrowest} by {spread[narrowest]:.3g}"
-        )
-    elif spread[narrowest] < NARROW:
-        reasons.append(f"dimension {narrowest} spreads by {spread[narrowest]:.3g} only")
-    if _largest(scales[largest]) > FAR_FROM_ONE:
-        reasons.append(f"dimension {largest} is {scales[largest].mean:.3g} +- {scales[largest].deviation:.3g}")
-    return reasons
-
-
-def _largest(scale: Scale) -> float:
-    return max(abs(scale.mean), scale.deviation)
-
-
-def _shortly(indices: list[int], longest: int = 8) -> str:
-    text = ", ".join(str(index) for index in indices[:longest])
-    return f"{text} and {len(indices) - longest} more" if len(indices) > longest else text
-
-
 def _success(source: EnvSource, trials: list[Trial]) -> Finding:
     count = sum(trial.successes for trial in trials)
     data = {"successes": count, "rule": source.success, "reported": any(trial.says_success for trial in trials)}
     if source.success == "info" and not data["reported"]:
-        says = "not reported in info, so the success rate will read 0; --success terminated or --success reward may fit"
+        says = "not reported in info, so there is no success rate; --success terminated or --success reward may fit"
         return Finding("success", "note", says, data)
     rule = {"info": "info reports it", "terminated": "ending by itself counts", "reward": "reward > 0 counts"}
     return Finding("success", "ok", f"{rule[source.success]}; seen {count} times", data)
@@ -294,12 +239,19 @@ def _speed(trials: list[Trial]) -> Finding:
 
 def _memory(task: TaskSpec) -> Finding:
     """A row of the replay holds two observations, the action, the reward and how it ended."""
-    numbers = 2 * _numbers(task.observation) + _numbers(task.action) + 2
-    total = numbers * 4 * REPLAY
+    from hyper_rl.training.memory import HEADROOM, available
+
+    row = 4 * (2 * _numbers(task.observation) + _numbers(task.action) + 2)
+    total, free = row * REPLAY, available()
     says = f"{total / 2**20:,.0f} MiB for a replay of {REPLAY:,} transitions, for each run"
+    data = {"replay_bytes": total, "free_bytes": free}
+    if free is not None and total > HEADROOM * free:
+        fits = int(HEADROOM * free / row)
+        says = f"{says}, and {free / 2**20:,.0f} MiB is free: at most --capacity {fits} fits, or fewer --steps"
+        return Finding("memory", "problem", says, data)
     if total > 4 * 2**30:
-        return Finding("memory", "note", f"{says}; --capacity lowers it", {"replay_bytes": total})
-    return Finding("memory", "ok", says, {"replay_bytes": total})
+        return Finding("memory", "note", f"{says}; --capacity lowers it", data)
+    return Finding("memory", "ok", says, data)
 
 
 def _is_choice(space: Box | Discrete) -> bool:

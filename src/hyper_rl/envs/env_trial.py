@@ -86,6 +86,24 @@ def _play_episode(env: HostEnv, trial: Trial, steps: int, rng: np.random.Generat
             action = random_action(env, rng)
 
 
+def reports_success(source: EnvSource) -> bool:
+    """Whether there is a success to speak of: by the rule, or because `info` mentions it in a random episode.
+
+    One that fails cannot be asked, and is taken to report it.
+    """
+    if source.success != "info":
+        return True
+    env = source.make()
+    try:
+        trial = Trial("random")
+        _play_episode(env, trial, env.horizon, np.random.default_rng(0))
+    except TaskFailure:
+        return True
+    finally:
+        env.close()
+    return trial.says_success
+
+
 def random_action(env: HostEnv, rng: np.random.Generator) -> Shaped[np.ndarray, "..."]:
     """Uniform, in the learner's units."""
     if env.choices is not None:
@@ -162,7 +180,7 @@ class Scale:
     @property
     def still(self) -> bool:
         """It never changed, but for rounding."""
-        return self.high - self.low <= 1e-9 * max(1.0, abs(self.mean))
+        return self.high - self.low <= 1e-12 * max(1.0, abs(self.mean))
 
 
 def observation_scales(observations: Float[np.ndarray, "steps size"]) -> list[Scale]:

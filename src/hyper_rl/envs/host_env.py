@@ -21,7 +21,16 @@ import numpy as np
 
 from hyper_rl.envs.action_writer import Writer, write_actions
 from hyper_rl.envs.gym_make import episode_limit, make_environment, one_line
-from hyper_rl.envs.observation_reader import NUMBERS, Reader, Unfit, all_finite, brief, read_observations
+from hyper_rl.envs.observation_reader import (
+    LARGEST,
+    NUMBERS,
+    Reader,
+    Unfit,
+    all_finite,
+    brief,
+    read_observations,
+    say_number,
+)
 from hyper_rl.errors import UserError, require_choice, require_count
 
 if TYPE_CHECKING:
@@ -222,8 +231,8 @@ class HostEnv:
             observation = self._read(raw)
             if type(reward) is not float:
                 reward = _read_reward(reward)
-            if not math.isfinite(reward):
-                raise Unfit(f"reward is {reward}")
+            if not abs(reward) <= LARGEST:
+                raise Unfit(f"reward is {say_number(reward)}")
             if type(terminated) is not bool:
                 terminated = _read_flag(terminated, "terminated")
             if type(truncated) is not bool:

@@ -23,7 +23,9 @@ NUMBERS = "fiub"
 """Kinds of NumPy's dtypes that are real numbers."""
 ALLOWED = "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them"
 FEW = 64
-"""Up to here adding up Python's floats is the quickest test for NaN and infinity; beyond, NumPy is."""
+"""Up to here Python's own functions of its floats are the quickest test of them all; beyond, NumPy is."""
+LARGEST = float(np.finfo(np.float32).max)
+"""What learners can be shown."""
 
 
 class Unfit(Exception):
@@ -96,7 +98,7 @@ class VectorReader:
         if raw.dtype.kind not in NUMBERS:
             raise Unfit(f"observation has dtype {raw.dtype}, must be real numbers")
         vector = np.array(raw, np.float64).reshape(-1)
-        if not all_finite(vector):
+        if not all_fit(vector):
             raise Unfit(_first_bad(vector, "observation", self._shape))
         return vector
 
@@ -121,7 +123,7 @@ class PartsReader:
         vector = np.zeros(self.size, np.float64)
         for part in self._parts:
             part.write(raw, vector)
-        if not all_finite(vector):
+        if not all_fit(vector):
             for part in self._parts:
                 part.name_bad(vector)
         return vector
@@ -196,7 +198,7 @@ class Part:
 
     def name_bad(self, vector: Float[np.ndarray, " all"]) -> None:
         mine = vector[self._place]
-        if not np.isfinite(mine).all():
+        if not all_fit(mine):
             raise Unfit(_first_bad(mine, self.label, self._shape))
 
 
@@ -262,8 +264,11 @@ def _refuse_unusable(space: Space[Any], label: str) -> None:
 
 
 def _is_image(space: Any) -> bool:
-    """As Gymnasium's users declare them: bytes in two or three axes. Bytes in a row (Atari's memory) are no image."""
-    bytes_in_axes = space.dtype == np.uint8 and len(space.shape) in (2, 3)
+    """As Gymnasium's users declare them: bytes in two axes or more, the fourth for stacked frames.
+
+    Bytes in a row (Atari's memory) are no image.
+    """
+    bytes_in_axes = space.dtype == np.uint8 and len(space.shape) >= 2
     return bool(bytes_in_axes and (space.low == 0).all() and (space.high == 255).all())
 
 
@@ -273,10 +278,23 @@ def all_finite(vector: Float[np.ndarray, " n"]) -> bool:
     return bool(np.isfinite(vector).all())
 
 
+def all_fit(vector: Float[np.ndarray, " n"]) -> bool:
+    """Whether every number stays one in float32, in which is learned: neither NaN nor too large."""
+    if vector.size <= FEW and math.hypot(*vector.tolist()) <= LARGEST:
+        return True  # a length that is too long is settled below
+    return bool((np.abs(vector) <= LARGEST).all())
+
+
+def say_number(value: float) -> str:
+    """A number that does not fit, and why where that is not plain to see."""
+    return f"{value}, beyond the {LARGEST:.3g} that float32 holds" if math.isfinite(value) else str(value)
+
+
 def _first_bad(vector: Float[np.ndarray, " n"], label: str, shape: tuple[int, ...]) -> str:
-    index = int(np.flatnonzero(~np.isfinite(vector))[0])
+    index = int(np.flatnonzero(~(np.abs(vector) <= LARGEST))[0])
     where = ", ".join(str(i) for i in np.unravel_index(index, shape))
-    return f"{label}[{where}] is {vector[index]}" if shape else f"{label} is {vector[index]}"
+    number = say_number(float(vector[index]))
+    return f"{label}[{where}] is {number}" if shape else f"{label} is {number}"
 
 
 def _array(value: Any, label: str) -> np.ndarray:

@@ -33,6 +33,10 @@ class TaskEntry:
     """The same task as a Gymnasium environment."""
     units_of_one: bool = False
     """What is observed is of order one in every dimension: no preset asks learners to see it in other units."""
+    has_success: bool = True
+    """Whether the JAX task knows a success, or only returns."""
+    horizon: int | None = None
+    """Episode limit of a task that has no JAX version to ask, and whose environment is not made to list it."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -53,11 +57,12 @@ def _ours(name: str) -> str:
 def _locomotion(name: str) -> TaskEntry:
     sparse = name.startswith("Sparse")
     about = "MuJoCo locomotion, " + ("1 a step above a forward speed, else 0" if sparse else "Gymnasium's v5 reward")
-    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name))
+    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name), horizon=1000)
 
 
 def _minigrid(name: str) -> TaskEntry:
-    return TaskEntry(None, "MiniGrid, cut after 100 steps", "dqn", "rnd", 1_000_000, gym_id=_ours(name))
+    about = "MiniGrid, cut after 100 steps"
+    return TaskEntry(None, about, "dqn", "rnd", 1_000_000, gym_id=_ours(name), horizon=100)
 
 
 LOCOMOTION = (
@@ -77,8 +82,12 @@ TASKS: Mapping[str, TaskEntry] = MappingProxyType(
         "LargeMaze-Easy": _maze("LargeMaze-Easy", "point maze, 9x12, H=1000, about 250 steps long", 2_000_000),
         "LargeMaze-Medium": _maze("LargeMaze-Medium", "point maze, 9x12, H=500, about 250 steps long", 2_000_000),
         "LargeMaze-Hard": _maze("LargeMaze-Hard", "point maze, 9x12, H=300, about 250 steps long", 2_000_000),
-        "Pendulum": TaskEntry(Pendulum, "swing-up, dense reward, to check a learner", "td3", "disagreement", 20_000),
-        "CartPole": TaskEntry(CartPole, "balance a pole, 1 a step, to check a learner", "dqn", "rnd", 100_000),
+        "Pendulum": TaskEntry(
+            Pendulum, "swing-up, dense reward, to check a learner", "td3", "disagreement", 20_000, has_success=False
+        ),
+        "CartPole": TaskEntry(
+            CartPole, "balance a pole, 1 a step, to check a learner", "dqn", "rnd", 100_000, has_success=False
+        ),
         **{name: _locomotion(name) for name in LOCOMOTION},
         **{name: _minigrid(name) for name in MINIGRID},
         **{

@@ -19,13 +19,15 @@ import equinox as eqx
 
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.config import Config, options_of, require_learning
+from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError
 from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.lesson import LessonOptions
+from hyper_rl.own_parts import module_for_task
 from hyper_rl.settings import Settings, TaskChoice, choose_task, make_parts
 from hyper_rl.studies.study_file import Entries, StudyFile
-from hyper_rl.studies.study_keys import ENV, PARTS
+from hyper_rl.studies.study_keys import ENV, parts
 
 LARGEST_STUDY = 100_000
 """Runs; more is a slip of the pen."""
@@ -151,6 +153,9 @@ def _choose(values: Mapping[str, Any]) -> TaskChoice:
         options = {ROOM_SYMBOLS.get(name, name): value for name, value in options.items()}
         options = {**options_of(Room()), **options}
     keys = {key: values[key] for key in TASK_KEYS if key in values}
+    if "env_module" in keys:
+        import_registering(keys["env_module"])  # again: this may be a worker, which has not read the file
+        keys["env_module"] = module_for_task(task, keys["env_module"], values.get("learner"), values.get("bonus"))
     return _make_choice(task, tuple(sorted(options.items())), tuple(keys.items()))
 
 
@@ -200,7 +205,7 @@ def _refuse_unused(study: StudyFile, combinations: Sequence[_Combination], besid
     for combination in combinations:
         for key, entry in combination.entries.items():
             part = key.partition(".")[0]
-            if "." in key and part in PARTS and key not in used and entry.line not in beside:
+            if "." in key and part in parts() and key not in used and entry.line not in beside:
                 raise study.error(entry.line, f"{key}: set, but {part} takes no part in any of these runs")
 
 

@@ -28,16 +28,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.errors import UserError, require, unknown_name
 from hyper_rl.studies.study_keys import (
     ENV,
     KEYS,
-    PARTS,
     PLURALS,
     Check,
     check_env,
     check_seeds,
     part_checks,
+    parts,
     takes_a_list,
 )
 from hyper_rl.studies.toml_lines import Path as KeyPath
@@ -137,6 +138,7 @@ def parse_study(text: str, name: str, source: str, *, builtin: bool = False) -> 
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{source}: not TOML: {error}") from None
     reader = _Reader(source, find_lines(text))
+    reader.import_modules(raw, ())
     title = reader.text(raw, "title", name)
     description = reader.text(raw, "description", "")
     groups = reader.groups(raw, (), "group")
@@ -158,6 +160,26 @@ class _Reader:
         if not isinstance(value, str):
             raise self._error((key,), f"{key}: got {value!r}, must be a text")
         return value
+
+    def import_modules(self, table: Mapping[str, Any], path: KeyPath) -> None:
+        """All that the file names, before any key is looked at: they may add learners and bonuses."""
+        for key, value in table.items():
+            here = (*path, key)
+            if key == "env_module":
+                for module in value if isinstance(value, list) else [value]:
+                    self._import(module, here)
+            elif key in ("group", "scale", *SCALES):
+                inside = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
+                for number, one in enumerate(inside):
+                    if isinstance(one, dict):
+                        self.import_modules(one, here if isinstance(value, dict) else (*here, number))
+
+    def _import(self, module: Any, path: KeyPath) -> None:
+        if isinstance(module, str):  # anything else is refused with the other keys
+            try:
+                import_registering(module)
+            except UserError as error:
+                raise self._error(path, error) from None
 
     def groups(self, raw: Mapping[str, Any], path: KeyPath, key: str) -> tuple[Entries, ...] | None:
         if key not in raw:
@@ -191,11 +213,11 @@ class _Reader:
         for given, value in table.items():
             here = (*path, given)
             key = PLURALS.get(given, given)
-            if given == ENV or given in PARTS:
+            if given == ENV or given in parts():
                 found |= self._options(given, value, here)
                 continue
             if key != "seeds" and key not in KEYS:
-                known = [*KEYS, "seeds", *PLURALS, ENV, *PARTS]
+                known = [*KEYS, "seeds", *PLURALS, ENV, *parts()]
                 known += ["title", "description", "group", "scale"] if not path else []
                 raise self._error(here, unknown_name("key", given, known))
             if key in found:

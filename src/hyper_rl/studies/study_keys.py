@@ -18,7 +18,9 @@ from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import BONUS_SCALES, RewardScale
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS
+from hyper_rl.own_parts import require_known
 from hyper_rl.presets import PRESETS
+from hyper_rl.registry import Registry
 from hyper_rl.settings import BACKENDS
 
 Check = Callable[[str, Any], Any]
@@ -37,6 +39,15 @@ def _choice(allowed: Sequence[str]) -> Check:
     def check(key: str, value: Any) -> str:
         require(isinstance(value, str), key, value, f"one of {', '.join(allowed)}")
         require_choice(key, value, allowed)
+        return str(value)
+
+    return check
+
+
+def _part(known: Registry) -> Check:
+    def check(key: str, value: Any) -> str:
+        require(isinstance(value, str), key, value, f"one of {', '.join(known)}")
+        require_known(key, value, known)
         return str(value)
 
     return check
@@ -85,8 +96,8 @@ KEYS: Mapping[str, Check] = MappingProxyType(
     {
         "task": _text,
         "method": _choice(METHODS),
-        "learner": _choice(list(LEARNERS)),
-        "bonus": _choice(list(BONUSES)),
+        "learner": _part(LEARNERS),
+        "bonus": _part(BONUSES),
         "preset": _choice(PRESETS),
         "beta": _beta,
         "steps": _count(),
@@ -118,10 +129,13 @@ PLURALS: Mapping[str, str] = MappingProxyType(
 """Other spellings, which read better beside a list."""
 
 ENV = "env"
-PARTS: tuple[str, ...] = (*LEARNERS, *BONUSES, "lesson")
-"""Tables of options: a learner's, a bonus's, those of the method lesson."""
 CELLS = frozenset({"subgoal", "start", "goal"})
 """Options of a task that are a row and a column, so that a list of two numbers is one value."""
+
+
+def parts() -> tuple[str, ...]:
+    """Tables of options: a learner's, a bonus's, those of the method lesson. Modules may have added some."""
+    return (*LEARNERS, *BONUSES, "lesson")
 
 
 def part_checks(part: str) -> dict[str, Check]:

@@ -102,7 +102,7 @@ def _parts(meta: Mapping[str, Any]) -> tuple[Task, Learner]:
     if meta["learner"] not in LEARNERS:
         raise UserError(
             f"learner: the agent was made with {meta['learner']!r}, which is not known here; import the module that "
-            "adds it to hyper_rl.learners.registry.LEARNERS first"
+            "adds it to hyper_rl.learners.registry.LEARNERS first (a command: --env-module)"
         )
     task = make_task(meta["task"], meta["task_options"], meta["host"])
     return task, make_learner(meta["learner"], meta["learner_options"], meta["normalise_observations"])

@@ -29,6 +29,8 @@ class Clock:
     evaluations: int
     seconds: float = 0.0
     steps_timed: int = 0
+    owes_evaluation: bool = False
+    """The evaluation of this very step is still to be done: the last attempt failed."""
 
 
 def train_steps(
@@ -45,25 +47,15 @@ def train_steps(
     """
     betas, seeds = [beta for beta, _ in config.runs], [seed for _, seed in config.runs]
     note, chunk = "", 16
-    while clock.step < config.steps:
-        next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
-        end = min(loop.cut(clock.step + chunk), next_evaluation)
-        begun = time.monotonic()
-        try:
-            loop.advance(clock.step, end)
-        except BaseException:
-            clock.step = loop.position  # what was done before the failure stays done
-            raise
-        took, done = time.monotonic() - begun, end - clock.step
-        if done >= chunk:
-            # Grow towards chunks of a second; the first ones also paid for compiling.
-            chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
-        clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done
+    while clock.step < config.steps or clock.owes_evaluation:
+        if not clock.owes_evaluation:
+            chunk = _advance(config, loop, clock, chunk)
         go_on = True
-        if clock.step == next_evaluation:
+        if clock.owes_evaluation:
             measured = measure(loop, clock.step, clock.evaluations, config.eval_episodes)
             loop.change(lambda state: clear_window(loop.program, state))
             clock.evaluations += 1
+            clock.owes_evaluation = False
             table = rows(measured, clock.step, betas, seeds)
             note = f", success {np.mean([row['success'] for row in table]):.2f}" if _has_success(table) else (
                 f", return {np.mean([row['return'] for row in table]):.4g}"
@@ -72,6 +64,25 @@ def train_steps(
         if not (after_chunk(note) and go_on):
             return clock.step >= config.steps
     return True
+
+
+def _advance(config: Config, loop: Loop, clock: Clock, chunk: int) -> int:
+    """At most `chunk` steps, and not beyond the next evaluation; the size of the next chunk."""
+    next_evaluation = min((clock.step // config.eval_every + 1) * config.eval_every, config.steps)
+    end = min(loop.cut(clock.step + chunk), next_evaluation)
+    begun = time.monotonic()
+    try:
+        loop.advance(clock.step, end)
+    except BaseException:
+        clock.step = loop.position  # what was done before the failure stays done
+        raise
+    took, done = time.monotonic() - begun, end - clock.step
+    if done >= chunk:
+        # Grow towards chunks of a second; the first ones also paid for compiling.
+        chunk = max(1, min(chunk * 4, int(done / max(took, 1e-6) * CHUNK_SECONDS)))
+    clock.step, clock.seconds, clock.steps_timed = end, clock.seconds + took, clock.steps_timed + done
+    clock.owes_evaluation = clock.step == next_evaluation
+    return chunk
 
 
 def _has_success(table: Rows) -> bool:

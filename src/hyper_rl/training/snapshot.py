@@ -50,6 +50,10 @@ def _measure(
     def per_role(sums: Float[Array, "runs roles"], role: str) -> Float[Array, " runs"]:
         return sums[:, roles.index(role)] / updates if role in roles else nothing
 
+    def if_any(mean: Float[Array, " runs"]) -> Float[Array, " runs"]:
+        """A part that has no network to train reports a loss of exactly 0, which is none."""
+        return jnp.where(mean == 0, jnp.nan, mean)
+
     explores, repositions = program.policies.explores, len(roles) > 1
     wins = (window.reposition_successes + window.explore_successes).astype(float)
     p = jax.vmap(lambda policies, budget: policies.probability(step, budget))(program.policies, program.budget)
@@ -67,7 +71,7 @@ def _measure(
         "explore_return": window.explore_return / count if explores else nothing,
         "episodes": count,
         "goals": totals.goals.astype(float),
-        "cells_visited": (totals.visits > 0).astype(float).mean(axis=1),
+        "cells_visited": (totals.visits > 0).astype(float).mean(axis=1) if program.spec.cells > 1 else nothing,
         "bonus_mean": window.bonus_mean / updates if explores else nothing,
         "bonus_scale": window.bonus_divisor / updates if explores else nothing,
         "task_share": window.task_share / updates if explores else nothing,
@@ -75,9 +79,9 @@ def _measure(
         "p": p if repositions and program.lesson is None else nothing,
         "task_loss": per_role(window.loss, "task"),
         "explorer_loss": per_role(window.loss, "explorer"),
-        "task_actor_loss": per_role(window.actor_loss, "task"),
-        "explorer_actor_loss": per_role(window.actor_loss, "explorer"),
-        "bonus_loss": window.bonus_loss / updates if explores else nothing,
+        "task_actor_loss": if_any(per_role(window.actor_loss, "task")),
+        "explorer_actor_loss": if_any(per_role(window.actor_loss, "explorer")),
+        "bonus_loss": if_any(window.bonus_loss / updates) if explores else nothing,
         "finite": all_finite((state.learners, state.bonus, state.method)).astype(float),
     }
 

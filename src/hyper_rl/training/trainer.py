@@ -19,7 +19,9 @@ import numpy as np
 
 from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program, check_precision
+from hyper_rl.envs.host_env import TaskFailure
 from hyper_rl.errors import UserError, require
+from hyper_rl.own_parts import import_stored
 from hyper_rl.report.writers import Writer, check_writers, open_writers
 from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
@@ -62,6 +64,7 @@ def train(
     env_workers: int = 0,
 ) -> dict[str, Any]:
     """Train all runs of `config` into the new folder `out` and return its result."""
+    import_stored(config)
     config.check()
     _check_helpers(config, saving, env_workers)
     program = build_program(config)
@@ -84,7 +87,7 @@ def resume(
 ) -> dict[str, Any]:
     """Continue a stopped run folder as if it had never stopped; a finished one just returns its result.
 
-    `env_module` registers the environment, where the folder does not say which module does.
+    `env_module` registers the environment, or a learner or bonus, where the folder does not say which module does.
     """
     folder, config = RunFolder.open(path)
     if extend_steps is None and folder.result.is_file():
@@ -93,6 +96,7 @@ def resume(
         return folder.read_result()
     with folder.lock() as notes:
         _, config = RunFolder.open(path)  # once more: whoever trained here until just now may have changed it
+        import_stored(config, env_module)
         check_precision(config)
         if extend_steps is not None:
             if extend_steps <= config.steps:
@@ -176,6 +180,7 @@ def _run(
                 folder.check_curve(position.curve_bytes)
                 begun_at = clock.step = position.step
                 clock.evaluations = position.evaluations
+                clock.owes_evaluation = _owes_evaluation(config, folder, position)
             # Only now, when all that it needs was found whole, does the folder change.
             if extended:  # p stays where its schedule ended
                 folder.write_config(config)
@@ -185,7 +190,12 @@ def _run(
                 folder.cut_curve(position.curve_bytes)
                 progress.say(f"resuming {folder.path} at step {clock.step}")
             write_rows = stack.enter_context(_open_writers(saving.writers, folder, config))
-            _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
+            try:
+                _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
+            except TaskFailure as failure:
+                if clock.step <= begun_at:
+                    raise
+                raise _saved_after(failure, config, loop, clock, folder, saving) from failure
             result = _finish(config, loop, clock, folder)
         # Last of all, right before the lock goes: a kill in between leaves a lock in a folder that nobody opens again.
         folder.write_result(result)
@@ -230,6 +240,32 @@ def _train_to_end(
     train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk)
 
 
+def _saved_after(
+    failure: TaskFailure, config: Config, loop: Loop, clock: Clock, folder: RunFolder, saving: Saving
+) -> TaskFailure:
+    """Save what there was before an environment failed; the failure, with where that is and how to go on."""
+    try:
+        _save(folder, loop, clock, saving)
+        _write_agents(config, loop, clock, folder)
+        what = (
+            f"saved as of step {clock.step} of the run: judge it with: hyper-rl evaluate {folder.path}; "
+            f"once the environment is mended go on with: hyper-rl train --resume {folder.path}"
+        )
+    except (UserError, OSError) as error:  # the failure that came first is the one to be told
+        what = f"what was trained could not be saved ({error})"
+    told = TaskFailure(failure.env_id, f"{failure.what}; {what}", failure.seed, failure.step, failure.index)
+    for note in getattr(failure, "__notes__", ()):
+        told.add_note(note)
+    return told
+
+
+def _owes_evaluation(config: Config, folder: RunFolder, position: Position) -> bool:
+    """Whether the checkpoint was saved because the evaluation at its very step had failed: it has no row."""
+    due = position.step % config.eval_every == 0 or position.step == config.steps
+    steps = folder.read_curve(position.curve_bytes)["step"]
+    return position.step > 0 and due and not (steps.size and steps[-1] == position.step)
+
+
 def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
     """All files but the result, which is returned."""
     _write_agents(config, loop, clock, folder)
@@ -246,7 +282,7 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
             "devices": _devices(config),
         }
         folder.write_timing(timing)
-    return summarise_runs(config, folder.read_curve())
+    return summarise_runs(config, folder.read_curve(), loop.has_success)
 
 
 def _devices(config: Config) -> dict[str, Any]:
