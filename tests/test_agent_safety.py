@@ -29,6 +29,7 @@ from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
 from hyper_rl.config import build_program
 from hyper_rl.errors import UserError
+from hyper_rl.learners.dqn import DQN
 from hyper_rl.learners.sac import SAC
 from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
@@ -249,6 +250,11 @@ def test_a_policy_alone_is_judged_as_the_whole_agent_is(agent: Hyper, tmp_path: 
     assert contents(tmp_path / "again") == contents(tmp_path / "policy")
     for go_on in (lambda: alone.learn(10), lambda: alone.save(tmp_path / "more")):
         assert "holds a policy alone" in refused(go_on)
+
+
+def test_a_task_without_success_has_none() -> None:
+    """Not 0: nobody failed."""
+    assert np.isnan(Exploit("CartPole", learner=DQN(widths=(8,)), eval_episodes=1).evaluate(1)["success"])
 
 
 def test_what_the_command_wrote_is_judged_from_python(extended: tuple[Path, Path], tmp_path: Path) -> None:

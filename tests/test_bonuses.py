@@ -233,6 +233,9 @@ def test_what_moves_only_at_the_end_of_episodes_is_predicted_in_its_own_units() 
     rare = RunningMoments(jnp.asarray(1024, jnp.int32), array(0.0, 5 / 1024), array(1024.0, 25 * 1023 / 1024))
     targets = bonus.targets(state._replace(observations=rare), last)
     np.testing.assert_allclose(np.asarray(targets), [[-1.0, 10.0]], rtol=1e-5)
+    after_it = transitions([[-1.0, 5.0]], [[0.5]], [[-1.0, 5.0]])
+    inputs = bonus.inputs(state._replace(observations=rare), after_it)
+    np.testing.assert_allclose(np.asarray(inputs), [[-1.0, 10.0, 0.5]], rtol=1e-5)
 
 
 def test_normalised_bonus_does_not_depend_on_the_units_of_the_observation() -> None:

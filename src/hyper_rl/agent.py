@@ -14,6 +14,7 @@ as those of the command are behind it; one agent is one run.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -34,7 +35,7 @@ from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require_count
 from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts
 from hyper_rl.training.evaluation import judged_policies
-from hyper_rl.training.judging import judge_policy
+from hyper_rl.training.judging import has_success, judge_policy
 from hyper_rl.training.loop import Loop
 from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
@@ -202,7 +203,9 @@ class OffPolicyAgent:
             self._choice = self._choice or self._saved.fit(self._saved.choose_task())
             judged = judge_policy(self._saved.agent, self._choice, number, episodes)
         names = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
-        return {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
+        found = {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
+        assert self._choice is not None
+        return found if found["success"] > 0 or has_success(self._choice) else {**found, "success": math.nan}
 
     def save(self, path: str | Path, *, policy_only: bool = False, overwrite: bool = False) -> None:
         """A folder with the policy and, unless `policy_only`, everything that is needed to go on training exactly."""

@@ -177,6 +177,20 @@ def build_parts(config: Config) -> Parts:
     return Parts(task, learner, bonus, lesson)
 
 
+def first_difference(mine: Config, theirs: Config) -> tuple[str, Any, Any] | None:
+    """Field and both values where two configurations differ; not the schedule, which a longer training keeps."""
+    for each in dataclasses.fields(Config):
+        one, other = (_as_data(getattr(config, each.name)) for config in (mine, theirs))
+        if each.name != "schedule_steps" and one != other:
+            return each.name, one, other
+    return None
+
+
+def _as_data(value: Any) -> Any:
+    """As a file would hold it, where tuples are lists."""
+    return json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
+
+
 def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | None) -> Task:
     """The task as the compiled functions see it: a JAX task, or the description of an environment."""
     if host is not None:

@@ -13,7 +13,6 @@ take it, and the same call made again goes on with a stopped one, or reads a fin
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 
 from hyper_rl.agent import OffPolicyAgent, load
 from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
-from hyper_rl.config import Config
+from hyper_rl.config import Config, first_difference
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.settings import Settings, as_steps, choose_task, make_parts
 from hyper_rl.studies.statistics import Estimate, robustness_score
@@ -163,15 +162,7 @@ def _seeds(seeds: Any) -> tuple[Any, ...]:
 
 def _refuse_others(config: Config, folder: Path) -> None:
     """The same call goes on with a folder; another one must not be taken for it."""
-    _, theirs = RunFolder.open(folder)
-    for field in dataclasses.fields(Config):
-        one, other = (_as_data(getattr(which, field.name)) for which in (config, theirs))
-        # A folder that was trained on for longer keeps its first schedule.
-        if field.name != "schedule_steps" and one != other:
-            raise UserError(
-                f"{field.name}: got {one!r}, but {folder} was made with {other!r}; give another folder as `out`"
-            )
-
-
-def _as_data(value: Any) -> Any:
-    return json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
+    differs = first_difference(config, RunFolder.open(folder)[1])
+    if differs is not None:
+        name, mine, theirs = differs
+        raise UserError(f"{name}: got {mine!r}, but {folder} was made with {theirs!r}; give another folder as `out`")

@@ -9,8 +9,9 @@ the models as they are before their update on that batch. Two readings of what i
 * `target="change"`, `normalise=True` (preset `robust`): input and change in units of their own running deviation, so
   that the bonus does not depend on the units of the observation.
 
-With `target="next"` and `normalise=True` one set of statistics serves input and next observation, so both count in it,
-and what is predicted is clipped: a coordinate may move in the last step of rare episodes only.
+Normalised inputs are clipped, as learners' observations are. With `target="next"` and `normalise=True` one set of
+statistics serves input and next observation, so both count in it, and what is predicted is clipped, too: a coordinate
+may move in the last step of rare episodes only.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Disagreement(eqx.Module):
         action = as_vectors(batch.action, state.models.weights[0].shape[-2] - observation.shape[-1])
         if self.normalise:
             mean, deviation = state.observations.mean, moments_deviation(state.observations)
-            observation = (observation - mean[None, :]) / deviation[None, :]
+            # One rare event, a coordinate that has never moved before, would otherwise be thousands of deviations away,
+            # and its bonus would drown all others for as long as the running scale remembers it.
+            observation = jnp.clip((observation - mean[None, :]) / deviation[None, :], -LARGEST, LARGEST)
         return jnp.concatenate([observation, action], axis=-1)
 
     def targets(self, state: DisagreementState, batch: Transition) -> Float[Array, "batch n"]:

@@ -13,7 +13,6 @@ import tyro
 from hyper_rl.agent_store import read_saved
 from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, require_named_task
-from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.host_task import same_spaces
 from hyper_rl.errors import UserError, require, require_count
@@ -22,7 +21,7 @@ from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent
 from hyper_rl.training.evaluation import Judgement
-from hyper_rl.training.judging import judge_agents
+from hyper_rl.training.judging import has_success, judge_agents
 from hyper_rl.training.run_folder import RunFolder
 
 
@@ -128,11 +127,6 @@ def check_fit(agents: list[Agent], choice: TaskChoice) -> None:
         if not same_spaces(choice.spec, agent.task.spec):
             there, own = (f"{spec.observation}, {spec.action}" for spec in (choice.spec, agent.task.spec))
             raise UserError(f"backend: {choice.name} has other spaces there ({there}) than the agent knows ({own})")
-
-
-def has_success(choice: TaskChoice) -> bool:
-    """Whether the task reports successes at all."""
-    return choice.entry.has_success if choice.source is None else reports_success(choice.source)
 
 
 def _entry(judged: Judgement, index: int, *, told: bool) -> dict[str, float | None]:

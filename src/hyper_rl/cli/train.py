@@ -16,7 +16,7 @@ from hyper_rl.cli.parsing import read_options
 from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
-from hyper_rl.config import Config, make_task, require_learning
+from hyper_rl.config import Config, first_difference, make_task, require_learning
 from hyper_rl.errors import UserError, require_choice
 from hyper_rl.own_parts import import_stored
 from hyper_rl.presets import PRESETS
@@ -88,12 +88,9 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
     for name in ("task", "method", "preset"):  # these decide what the rest means, so they are compared first
         if name in given and getattr(options, name) != getattr(config, name):
             raise _other_settings(name, getattr(options, name), getattr(config, name), options.resume)
-    wanted = resolve(repeat_options(config, options, given))
-    for f in dataclasses.fields(Config):
-        mine, theirs = getattr(wanted, f.name), getattr(config, f.name)
-        # An extended folder keeps its first schedule, which no option can name.
-        if f.name != "schedule_steps" and _as_data(mine) != _as_data(theirs):
-            raise _other_settings(f.name, mine, theirs, options.resume)
+    differs = first_difference(resolve(repeat_options(config, options, given)), config)
+    if differs is not None:
+        raise _other_settings(*differs, options.resume)
     return config
 
 
@@ -102,10 +99,6 @@ def _other_settings(name: str, mine: Any, theirs: Any, folder: Path) -> UserErro
         f"{name}: got {mine!r}, but {folder} was made with {theirs!r}; "
         "resume with --resume DIR alone, or start a new folder"
     )
-
-
-def _as_data(value: Any) -> Any:
-    return json.loads(json.dumps(value if not hasattr(value, "items") else dict(value)))
 
 
 def progress_for(config: Config, total: int) -> Any:
