@@ -252,6 +252,13 @@ def test_a_policy_alone_is_judged_as_the_whole_agent_is(agent: Hyper, tmp_path: 
         assert "holds a policy alone" in refused(go_on)
 
 
+def test_a_loaded_agent_that_replaces_its_own_folder_goes_on(agent: Hyper, tmp_path: Path) -> None:
+    agent.save(tmp_path / "agent")
+    loaded = hyper_rl.load(tmp_path / "agent")
+    loaded.save(tmp_path / "agent", policy_only=True, overwrite=True)
+    assert loaded.learn(100).num_timesteps == agent.num_timesteps + 100
+
+
 def test_a_task_without_success_has_none() -> None:
     """Not 0: nobody failed."""
     assert np.isnan(Exploit("CartPole", learner=DQN(widths=(8,)), eval_episodes=1).evaluate(1)["success"])

@@ -113,7 +113,7 @@ def test_workers_and_stops_change_no_byte(tmp_path: Path, monkeypatch: pytest.Mo
     assert run(f"{words} --out {tmp_path / 'workers'} --env-workers 2") == 0
     same_files(tmp_path / "whole", tmp_path / "workers")
     first = json.loads((tmp_path / "whole" / "result.json").read_text())["runs"][0]
-    assert first["success"] is first["goals"] is first["cells_visited"] is None, "Pendulum-v1 has none of them"
+    assert first["cells_visited"] is None and first["success"] == 0.0, "of a foreign task nobody knows what it reports"
 
     from hyper_rl.training import trainer
 

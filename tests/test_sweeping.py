@@ -12,6 +12,7 @@ import hyper_rl
 import toy_envs
 from hyper_rl import Sweep, sweep
 from hyper_rl.errors import UserError
+from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.training.run_folder import RunFolder
 
 assert toy_envs  # registers its ids
@@ -65,15 +66,22 @@ def test_it_is_what_the_command_trains(trained: Sweep, tmp_path: Path, capsys: p
     words = "Room --beta 0.01 0.1 --seeds 2 --steps 4000 --eval-every 2000 --eval-episodes 2 --json"
     assert run_train([*words.split(), "--out", str(tmp_path / "command")]) == 0
     capsys.readouterr()
-    curve = (tmp_path / "command" / "curve.csv").read_bytes()
-    assert curve == (trained.folder / "curve.csv").read_bytes()
+    for name in ("config.json", "curve.csv"):
+        assert (tmp_path / "command" / name).read_bytes() == (trained.folder / name).read_bytes()
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         ({"task": object()}, "task: got .* must be a task's name or a Gymnasium id"),
-        ({"seeds": 0}, "seeds: got 0, must be a whole number >= 1"),
+        ({"seeds": 0}, "seeds: got 0, must be a whole number >= 1, or several seeds"),
+        ({"seeds": (3, 3)}, r"seeds: got \[3, 3\], must be a list without repetitions"),
+        ({"warmup": 4_000}, "warmup: got 4000, must be below the 4000 steps"),
+        ({"method": 3}, "method: got 3, must be one of"),
+        ({"checkpoint_seconds": "x"}, "checkpoint_seconds: got 'x', must be a number"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds: got -1, must be a number > 0"),
+        ({"env_workers": "2"}, "env_workers: got '2', must be a whole number >= 0"),
+        ({"log": "tensorboard"}, r"log: got 'tensorboard', must be several of .* log=\('tensorboard',\)"),
         ({"seeds": [0, -1]}, "seed: got -1"),
         ({"betas": ["much"]}, "beta: got 'much', must be a number"),
         ({"steps": 10.5}, "steps: got 10.5"),
@@ -89,6 +97,15 @@ def test_bad_input_is_refused_before_anything_is_made(call: dict[str, Any], says
     with pytest.raises(UserError, match=says):
         sweep(**{"task": "Room", "out": tmp_path / "new", **CALL, **call})
     assert not (tmp_path / "new").exists()
+
+
+def test_numbers_in_any_form_name_the_same_runs(trained: Sweep) -> None:
+    betas = np.array([0.01, 0.1])
+    assert sweep("Room", out=trained.folder, **{**CALL, "betas": betas, "seeds": np.int64(2)}) == trained
+    assert trained.agent(beta=float(np.float32(0.1)), seed=1).config.betas == (0.1,)
+    learner = TabularQ(step_size=np.float32(0.25))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"learner_options.step_size: got 0.25, but .* made with 0.5; give another"):
+        sweep("Room", out=trained.folder, learner=learner, **CALL)
 
 
 def test_a_column_that_is_not_there_is_named(trained: Sweep) -> None:

@@ -32,10 +32,11 @@ from hyper_rl.callbacks import Callback, Evaluation, Saver, combine, list_callba
 from hyper_rl.config import Config, build_program
 from hyper_rl.envs.given_env import choose_given, other_spaces
 from hyper_rl.envs.host_task import same_spaces
+from hyper_rl.envs.registry import has_success
 from hyper_rl.errors import UserError, require_count
 from hyper_rl.settings import Settings, TaskChoice, as_steps, make_parts
 from hyper_rl.training.evaluation import judged_policies
-from hyper_rl.training.judging import has_success, judge_policy
+from hyper_rl.training.judging import judge_policy
 from hyper_rl.training.loop import Loop
 from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
@@ -204,13 +205,13 @@ class OffPolicyAgent:
             judged = judge_policy(self._saved.agent, self._choice, number, episodes)
         names = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
         found = {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
-        assert self._choice is not None
-        return found if found["success"] > 0 or has_success(self._choice) else {**found, "success": math.nan}
+        rule = None if self._config.host is None else self._config.host["success"]
+        return found if found["success"] > 0 or has_success(self._config.task, rule) else {**found, "success": math.nan}
 
     def save(self, path: str | Path, *, policy_only: bool = False, overwrite: bool = False) -> None:
         """A folder with the policy and, unless `policy_only`, everything that is needed to go on training exactly."""
-        if policy_only and self._loop is None and self._saved is not None:
-            policy, whole = self._saved.agent.policy, None
+        if policy_only and self._saved is not None and not self._saved.whole:
+            policy, whole = self._saved.agent.policy, None  # there is nothing else to bring back before it is replaced
         else:
             loop = self._running()
             policy, whole = take_run(judged_policies(loop.program, loop.state), 0), None if policy_only else loop

@@ -103,6 +103,7 @@ class Config:
         require(bool(self.seeds), "seeds", len(self.seeds), "a whole number >= 1")
         for seed in self.seeds:
             require(0 <= seed <= LARGEST_SEED, "seed", seed, f"between 0 and {LARGEST_SEED}")
+        require(len(set(self.seeds)) == len(self.seeds), "seeds", list(self.seeds), "a list without repetitions")
         for name, low in (("steps", 1), ("schedule_steps", 1), ("warmup", 0), ("eval_every", 1), ("eval_episodes", 1)):
             require_count(name, getattr(self, name), low=low)
         for name in ("capacity", "train_every", "gradient_steps"):
@@ -179,16 +180,20 @@ def build_parts(config: Config) -> Parts:
 
 def first_difference(mine: Config, theirs: Config) -> tuple[str, Any, Any] | None:
     """Field and both values where two configurations differ; not the schedule, which a longer training keeps."""
-    for each in dataclasses.fields(Config):
-        one, other = (_as_data(getattr(config, each.name)) for config in (mine, theirs))
-        if each.name != "schedule_steps" and one != other:
-            return each.name, one, other
+    one, other = (json.loads(config.to_json()) for config in (mine, theirs))  # as files hold them: tuples are lists
+    return _difference({**one, "schedule_steps": 0}, {**other, "schedule_steps": 0})
+
+
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    for name in {**one, **other}:
+        mine, theirs = one.get(name), other.get(name)
+        if mine == theirs:
+            continue
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            inside = _difference(mine, theirs)
+            return inside and (f"{name}.{inside[0]}", *inside[1:])
+        return name, mine, theirs
     return None
-
-
-def _as_data(value: Any) -> Any:
-    """As a file would hold it, where tuples are lists."""
-    return json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
 
 
 def make_task(name: str, options: Mapping[str, Any], host: Mapping[str, Any] | None) -> Task:

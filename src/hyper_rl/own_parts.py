@@ -13,7 +13,6 @@ from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.registry import TASKS
 from hyper_rl.errors import UserError, unknown_name
 from hyper_rl.learners.registry import LEARNERS
-from hyper_rl.presets import PAPER
 from hyper_rl.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,13 +25,9 @@ def require_known(field: str, name: str, known: Registry) -> None:
         raise UserError(f"{unknown_name(field, name, known)}; {own}")
 
 
-def module_for_task(task: str, module: str | None, learner: str | None, bonus: str | None) -> str | None:
-    """The module as the one that registers the task.
-
-    Nothing is left of it for a task of ours that is learned by a part of the user's own: the module is there for that.
-    """
-    own = learner not in (None, *PAPER.learners) or bonus not in (None, "none", *PAPER.bonuses)
-    return None if own and task in TASKS else module
+def module_for_task(task: str, module: str | None) -> str | None:
+    """The module as the one that registers the task: a task of ours needs none, there it is imported for its parts."""
+    return None if task in TASKS else module
 
 
 def import_stored(config: Config, module: str | None = None) -> None:

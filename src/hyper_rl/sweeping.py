@@ -13,6 +13,8 @@ take it, and the same call made again goes on with a stopped one, or reads a fin
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,9 +25,14 @@ import numpy as np
 
 from hyper_rl.agent import OffPolicyAgent, load
 from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
-from hyper_rl.config import Config, first_difference
+from hyper_rl.config import Config, first_difference, options_of, require_learning
+from hyper_rl.envs.gym_make import import_registering
+from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError, require, require_count
-from hyper_rl.settings import Settings, as_steps, choose_task, make_parts
+from hyper_rl.methods.policies import METHODS
+from hyper_rl.own_parts import module_for_task
+from hyper_rl.report.writers import NAMES as WRITERS
+from hyper_rl.settings import Settings, as_number, as_steps, choose_task, make_parts, require_word
 from hyper_rl.studies.statistics import Estimate, robustness_score
 from hyper_rl.training.progress import show_progress
 from hyper_rl.training.run_folder import RunFolder
@@ -74,9 +81,9 @@ class Sweep:
 
     def agent(self, beta: float | None = None, seed: int | None = None) -> OffPolicyAgent:
         """The judged agent of one run; beta or seed may be left out where there is only one."""
-        found = [
-            run for run in self.runs if (beta is None or run["beta"] == beta) and (seed is None or run["seed"] == seed)
-        ]
+        # Close enough: a beta that came from an array of 32 bits is written with the digits that it has.
+        found = [run for run in self.runs if beta is None or math.isclose(run["beta"], beta, rel_tol=1e-6)]
+        found = [run for run in found if seed is None or run["seed"] == seed]
         if len(found) != 1:
             have = ", ".join(f"beta {run['beta']:g} seed {run['seed']}" for run in self.runs[:8])
             more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
@@ -115,12 +122,24 @@ def sweep(
     names or configured objects. Further settings are those of `hyper-rl train`: warmup, eval_every, p_start, ...
     """
     require(isinstance(task, str), "task", task, "a task's name or a Gymnasium id")
+    require_word("method", method, METHODS)
     require_parts(method, learner, bonus)
     require_known(settings, method, sweep)
     require_environments(task, env_kwargs, None, success)
-    folder = as_path("out", out)
+    require_count("env_workers", env_workers, low=0)
+    folder, saving = as_path("out", out), _saving(checkpoint_seconds, log)
+    if env_module is not None:  # it may add learners and bonuses, which have to be known by name
+        import_registering(env_module)
+    options = dict(env_kwargs or {})
+    if task == "Room" and backend in (None, "jax"):
+        options = {**options_of(Room()), **options}  # written out, as the command does
     choice = choose_task(
-        task, backend=backend, options=env_kwargs, horizon=horizon, env_module=env_module, success=success
+        task,
+        backend=backend,
+        options=options,
+        horizon=horizon,
+        env_module=module_for_task(task, env_module),
+        success=success,
     )
     if choice.unwritten:  # a run folder must be able to make its environments again
         names = ", ".join(choice.unwritten)
@@ -133,12 +152,12 @@ def sweep(
         bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
         method=method,
         preset=preset,
-        betas=_as_tuple(betas),
+        betas=_several(betas),
         seeds=_seeds(seeds),
         steps=None if steps is None else as_steps("steps", steps),
         **settings,
     ).config()
-    saving = Saving(checkpoint_seconds, writers=tuple(log))
+    require_learning(config)
     label = f"{method} on {task} ({len(config.runs)} runs)"
     shown = (lambda first: show_progress(label, config.steps, first, sys.stderr)) if progress_bar else None
     if RunFolder(folder).config.is_file():
@@ -149,15 +168,30 @@ def sweep(
     return Sweep.read(folder)
 
 
-def _as_tuple(values: Any) -> tuple[Any, ...]:
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else (values,)
+def _saving(checkpoint_seconds: Any, log: Any) -> Saving:
+    every = as_number("checkpoint_seconds", checkpoint_seconds)
+    require(every > 0, "checkpoint_seconds", checkpoint_seconds, "a number > 0")
+    require(not isinstance(log, str), "log", log, f"several of {', '.join(WRITERS)}, as in log=('{WRITERS[0]}',)")
+    for name in log:
+        require_word("log", name, WRITERS)
+    return Saving(every, writers=tuple(log))
+
+
+def _several(values: Any) -> tuple[Any, ...]:
+    """NumPy's and JAX's scalars are iterable by their type, and are one value all the same."""
+    one = isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0
+    return (values,) if one else tuple(values)
 
 
 def _seeds(seeds: Any) -> tuple[Any, ...]:
-    if isinstance(seeds, Iterable):
-        return _as_tuple(seeds)
-    require_count("seeds", seeds)
-    return tuple(range(seeds))
+    if isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) > 0:
+        return tuple(seeds)
+    try:
+        count = -1 if isinstance(seeds, bool) else operator.index(seeds)
+    except TypeError:
+        count = -1
+    require(count >= 1, "seeds", seeds, "a whole number >= 1, or several seeds")
+    return tuple(range(count))
 
 
 def _refuse_others(config: Config, folder: Path) -> None:

@@ -15,13 +15,14 @@ from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, require_named_task
 from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.host_task import same_spaces
+from hyper_rl.envs.registry import has_success
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.own_parts import import_stored, module_for_task
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.threefry import make_key
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent
 from hyper_rl.training.evaluation import Judgement
-from hyper_rl.training.judging import has_success, judge_agents
+from hyper_rl.training.judging import judge_agents
 from hyper_rl.training.run_folder import RunFolder
 
 
@@ -55,7 +56,8 @@ def run_evaluate(options: EvaluateOptions) -> int:
     choice = where_to_judge(config, options.backend, options.env_module)
     check_fit(agents, choice)
     judged = judge_agents(agents, choice, make_key(options.seed), options.episodes, workers=options.env_workers)
-    told = bool(judged.success.any()) or has_success(choice)
+    rule = None if choice.source is None else choice.source.success
+    told = bool(judged.success.any()) or has_success(choice.name, rule)
     entries = [
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i, told=told)}
         for i, run in enumerate(wanted)
@@ -107,7 +109,7 @@ def where_to_judge(config: Config, backend: str | None, env_module: str | None) 
     trained_on = "jax" if host is None else "mujoco"
     chosen = backend or trained_on
     same = (chosen == "jax") == (host is None)
-    module = module_for_task(config.task, env_module, config.learner, config.bonus)
+    module = module_for_task(config.task, env_module)
     options = dict(config.task_options)
     horizon = host["horizon"] if host is not None else options.pop("horizon", None)
     choice = choose_task(

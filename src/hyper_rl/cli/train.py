@@ -17,9 +17,11 @@ from hyper_rl.cli.tables import print_result
 from hyper_rl.cli.train_options import TrainOptions, check_saving, default_options, resolve
 from hyper_rl.cli.train_repeat import given_options, repeat_options
 from hyper_rl.config import Config, first_difference, make_task, require_learning
+from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.errors import UserError, require_choice
 from hyper_rl.own_parts import import_stored
 from hyper_rl.presets import PRESETS
+from hyper_rl.training.loops import env_source
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.trainer import Saving, resume, train
@@ -59,7 +61,14 @@ def run_train(arguments: Sequence[str]) -> int:
     else:
         task = make_task(config.task, config.task_options, config.host)
         print_result(result, folder, has_cells=task.spec.cells > 1)
+        if not any(run["success"] for run in result["runs"]) and _mentions_no_success(config):
+            print("note: `info` of this environment mentions no success in a random episode; --success can say what is")
     return 0
+
+
+def _mentions_no_success(config: Config) -> bool:
+    """Only a hint: one that mentions a success when there is one, and never else, cannot be told apart."""
+    return config.host is not None and not reports_success(env_source(config))
 
 
 def parse(arguments: Sequence[str]) -> TrainOptions:

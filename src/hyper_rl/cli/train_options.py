@@ -168,7 +168,7 @@ def resolve(options: TrainOptions) -> Config:
         backend=options.backend,
         options=task_options,
         horizon=options.horizon,
-        env_module=module_for_task(options.task, options.env_module, options.learner, options.bonus),
+        env_module=module_for_task(options.task, options.env_module),
         success=options.success,
     )
     learner = options.learner or fitting_learner(choice)

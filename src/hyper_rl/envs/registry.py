@@ -34,7 +34,7 @@ class TaskEntry:
     units_of_one: bool = False
     """What is observed is of order one in every dimension: no preset asks learners to see it in other units."""
     has_success: bool = True
-    """Whether the JAX task knows a success, or only returns."""
+    """Whether there is a success to reach, or only returns."""
     horizon: int | None = None
     """Episode limit of a task that has no JAX version to ask, and whose environment is not made to list it."""
 
@@ -57,7 +57,9 @@ def _ours(name: str) -> str:
 def _locomotion(name: str) -> TaskEntry:
     sparse = name.startswith("Sparse")
     about = "MuJoCo locomotion, " + ("1 a step above a forward speed, else 0" if sparse else "Gymnasium's v5 reward")
-    return TaskEntry(None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name), horizon=1000)
+    return TaskEntry(
+        None, about, "td3", "disagreement", 1_000_000, gym_id=_ours(name), has_success=sparse, horizon=1000
+    )
 
 
 def _minigrid(name: str) -> TaskEntry:
@@ -109,6 +111,16 @@ def entry_of_id(name: str) -> TaskEntry:
         if entry.gym_id == name.rpartition(":")[2]:  # what stands before a colon is a module to import
             return replace(entry, make=None, listed=False)
     return any_environment(name)
+
+
+def has_success(name: str, rule: str | None) -> bool:
+    """Whether a task may report successes, under this rule of its environments (None: a JAX task).
+
+    Of an environment of the user's own nobody knows it: one that mentions a success only when there is one looks like
+    one that never does, and a failure must not look like nothing.
+    """
+    entry = TASKS.get(name) or entry_of_id(name)
+    return entry.has_success or rule not in (None, "info")
 
 
 def any_environment(name: str) -> TaskEntry:

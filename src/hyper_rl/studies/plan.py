@@ -155,7 +155,7 @@ def _choose(values: Mapping[str, Any]) -> TaskChoice:
     keys = {key: values[key] for key in TASK_KEYS if key in values}
     if "env_module" in keys:
         import_registering(keys["env_module"])  # again: this may be a worker, which has not read the file
-        keys["env_module"] = module_for_task(task, keys["env_module"], values.get("learner"), values.get("bonus"))
+        keys["env_module"] = module_for_task(task, keys["env_module"])
     return _make_choice(task, tuple(sorted(options.items())), tuple(keys.items()))
 
 

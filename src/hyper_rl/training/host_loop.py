@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hyper_rl.envs.base import Discrete, TaskSpec
-from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
 from hyper_rl.errors import UserError
@@ -209,9 +208,6 @@ class HostLoop:
         self._episodes = CurrentEpisodes.repeat(
             pool, self._source.env_id, numbers, self._seeds.of(numbers), self._seeds.of(numbers + 1), stored.extra
         )
-
-    def has_success(self) -> bool:
-        return reports_success(self._source)
 
     def close(self) -> None:
         for part in (self._pool, self._judge):

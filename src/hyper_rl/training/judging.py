@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from hyper_rl.config import make_task
-from hyper_rl.envs.env_trial import reports_success
 from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.settings import TaskChoice
 from hyper_rl.training.agent_file import Agent
@@ -35,13 +34,6 @@ def judge_agents(
     task = stack_runs([make_task(choice.name, choice.options, None)] * len(agents))
     compiled = jax.jit(partial(judge_episodes, episodes=episodes))
     return jax.device_get(summarise(*compiled(task, learner, policies, keys)))
-
-
-def has_success(choice: TaskChoice) -> bool:
-    """Whether the task reports successes at all, so that none of them is 0 and not nothing."""
-    if choice.source is None:
-        return choice.entry.has_success
-    return reports_success(source_for_judging(choice.source))
 
 
 def judge_policy(agent: Agent, choice: TaskChoice, number: int, episodes: int) -> Judgement:

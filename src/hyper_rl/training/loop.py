@@ -75,10 +75,6 @@ class Loop(Protocol):
         """Go on from what was stored."""
         ...
 
-    def has_success(self) -> bool:
-        """Whether the task reports successes at all, or has returns only."""
-        ...
-
     def close(self) -> None: ...
 
 

@@ -18,7 +18,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -29,6 +29,7 @@ import numpy as np
 
 from hyper_rl import __version__, file_lock
 from hyper_rl.config import Config
+from hyper_rl.envs.registry import has_success
 from hyper_rl.errors import UserError
 from hyper_rl.training.checkpoint import flush
 from hyper_rl.training.snapshot import COLUMNS
@@ -210,13 +211,8 @@ class RunFolder:
             write_atomically(path, text)
 
 
-def summarise_runs(
-    config: Config, curve: dict[str, np.ndarray], has_success: Callable[[], bool] = lambda: True
-) -> dict[str, Any]:
-    """`result.json`: final performance of every run, from the curve.
-
-    `has_success`: whether the task reports successes at all; asked only where there was none.
-    """
+def summarise_runs(config: Config, curve: dict[str, np.ndarray]) -> dict[str, Any]:
+    """`result.json`: final performance of every run, from the curve."""
     runs = []
     for run, (beta, seed) in enumerate(config.runs):
         mine = curve["run"] == run
@@ -235,7 +231,8 @@ def summarise_runs(
         entry["finite"] = bool((series["finite"] == 1).all())
         runs.append(entry)
     # Failing to do what nobody looks for is no failure: then there is no rate, where the curve can only count to 0.
-    if not (curve["success"] > 0).any() and not (curve["goals"] > 0).any() and not has_success():
+    rule = None if config.host is None else config.host["success"]
+    if not has_success(config.task, rule) and not (curve["success"] > 0).any() and not (curve["goals"] > 0).any():
         for entry in runs:
             entry |= {name: None for name in ("success", "behaviour_success", "goals")}
     return {

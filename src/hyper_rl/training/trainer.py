@@ -282,7 +282,7 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
             "devices": _devices(config),
         }
         folder.write_timing(timing)
-    return summarise_runs(config, folder.read_curve(), loop.has_success)
+    return summarise_runs(config, folder.read_curve())
 
 
 def _devices(config: Config) -> dict[str, Any]:
