@@ -33,7 +33,7 @@ from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, write_age
 from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.training.run_folder import LOCK, RunFolder
-from hyper_rl.training.session import Clock, Rows
+from hyper_rl.training.session import Clock, Rows, owes_evaluation
 from hyper_rl.types import take_run
 
 ASKED_FILE = "asked.json"
@@ -115,7 +115,8 @@ class SavedAgent:
         if position.step > self.step:
             raise UserError(f"{self.folder}: was at step {self.step} and is at step {position.step} now; load it again")
         loop.restore(Stored(tree, extra), position.step)
-        return Clock(position.step, position.evaluations)
+        owes = owes_evaluation(self.config, folder, position)
+        return Clock(position.step, position.evaluations, owes_evaluation=owes)
 
 
 def moved_to(config: Config, choice: TaskChoice) -> Config:
