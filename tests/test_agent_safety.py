@@ -401,8 +401,8 @@ def test_an_evaluation_that_failed_is_owed_by_the_agent_that_was_saved_too(tmp_p
     assert [row["step"] for row in loaded.curve] == [100, 200, 300]
     for one, other in zip(loaded.curve, agent.curve, strict=True):
         assert one == pytest.approx(other, rel=0, abs=0, nan_ok=True)
-    for one in (agent, loaded):
-        one.close()
+    agent.close()
+    loaded.close()
 
 
 # Budgets
