@@ -378,6 +378,40 @@ def test_options_of_a_compiled_task_in_any_form() -> None:
     assert "env_kwargs: size of the JAX task Room" in refused(lambda: Hyper("Room", env_kwargs={"size": print}))
 
 
+# Environments that fail
+
+FAILS_AT: list[int] = []
+"""How many more steps go well before one fails, whoever takes it; none: all do."""
+
+
+class Failing(toy_envs.Steps):
+    def step(self, action: Any) -> Any:
+        if FAILS_AT:
+            FAILS_AT[0] -= 1
+            if FAILS_AT[0] < 0:
+                FAILS_AT.clear()
+                raise RuntimeError("gearbox on fire")
+        return super().step(action)
+
+
+def test_an_evaluation_that_failed_is_owed_by_the_agent_that_was_saved_too(tmp_path: Path) -> None:
+    def fail(evaluation: Evaluation) -> None:
+        FAILS_AT[:] = [100] if evaluation.step == 100 else []
+
+    agent = Exploit(Failing, **TOY)
+    assert "gearbox on fire" in refused(lambda: agent.learn(300, fail))
+    assert [row["step"] for row in agent.curve] == [100] and agent.num_timesteps == 200
+    agent.save(tmp_path / "agent")
+    loaded = hyper_rl.load(tmp_path / "agent", env=Failing)
+    agent.learn(100)
+    loaded.learn(100)
+    assert [row["step"] for row in loaded.curve] == [100, 200, 300]
+    for one, other in zip(loaded.curve, agent.curve, strict=True):
+        assert one == pytest.approx(other, rel=0, abs=0, nan_ok=True)
+    agent.close()
+    loaded.close()
+
+
 # Budgets
 
 

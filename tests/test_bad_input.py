@@ -98,7 +98,16 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("train Room --lengths short", ("lengths", "'short'", "bounded, plain")),
     ("train Room --stps 100", ("stps", "unknown option", "did you mean --steps or", "hyper-rl train --help")),
     ("train Room Hall", ("'Hall'", "hyper-rl train --help")),
-    ("train Room --preset", ("preset", "unknown ''", "paper, robust")),
+    ("train Room --preset", ("preset", "a value is missing", "one value: a word (paper (faithful), robust")),
+    ("train Room --preset --seeds 2", ("preset", "a value is missing")),
+    ("train Room --preset=", ("preset", "unknown ''", "paper, robust")),
+    ("train --resume", ("resume", "a value is missing", "one value: a path (continue this run folder")),
+    ("train Room --", ("train: got '--', must not stand there", "hyper-rl train --help")),
+    ("train Room --=3", ("train: got '--=3', must not stand there",)),
+    ("train Room --steps 0 --out -dash", ("steps", "0", "a whole number >= 1")),
+    ("train Room --log wandb -dash", ("log: got '-dash', must not begin with a dash",)),
+    ("evaluate -dash", ("folder: got '-dash', must not begin with a dash; a path of that name is ./-dash",)),
+    ("train Room --seeds None", ("seeds", "'None'", "must be a whole number")),
     ("evaluate", ("folder", "missing", "Run folder", "hyper-rl evaluate --help")),
     ("check-env Pendulum-v1 --success won", ("success", "'won'", "info, reward, terminated")),
     ("linear river", ("mdp", "'river'", "riverswim")),
@@ -148,6 +157,13 @@ def test_a_replay_must_leave_room_for_the_rest(
 def test_whole_numbers_as_people_write_them() -> None:
     options = parse(["Room", "--steps", "1e3", "--eval-every=2_000", "--seed", "7", "--td3.widths", "1e2", "64"])
     assert (options.steps, options.eval_every, options.seed, options.td3.widths) == (1000, 2000, 7, (100, 64))
+
+
+def test_words_as_the_help_and_the_shell_know_them() -> None:
+    """The default that `--help` shows may be written out; a name may begin with a dash."""
+    options = parse(["Room", "--warmup", "None", "--bonus-scale=None", "--out", "-dash", "--beta", "-1", "2"])
+    assert (options.warmup, options.bonus_scale) == (None, None)
+    assert options.out == Path("-dash") and options.beta == (-1.0, 2.0)
 
 
 @pytest.mark.parametrize("made", [TrainOptions, StudyOptions, EvaluateOptions, RenderOptions, LinearArgs])

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
+from hyper_rl.cli.train import parse
+from hyper_rl.cli.train_options import resolve
+from hyper_rl.config import build_parts, make_task
+from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.training import checkpoint
+from hyper_rl.training.agent_file import write_agent
 from hyper_rl.training.checkpoint import META_FILE, STATE_FILE, list_checkpoints
 
 pytestmark = pytest.mark.xdist_group("command-safety")
@@ -169,6 +178,30 @@ def test_an_episode_that_goes_on_after_its_success_has_one(stay: Path, capsys: p
     (run,) = json.loads((stay / "run" / "result.json").read_text())["runs"]
     assert run["behaviour_success"] == 1.0 and run["goals"] == 600 // 30
     assert run["success"] == 1.0 and run["steps_to_goal"] == 5.0
+
+
+OWN_LEARNER = """
+import stay_there
+from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.learners.tabular_q import TabularQ
+
+class Mine(TabularQ):
+    pass
+
+LEARNERS.add("mine", Mine)
+"""
+
+
+def test_an_agent_alone_names_the_module_of_its_learner(stay: Path) -> None:
+    (stay / "learns_there.py").write_text(OWN_LEARNER)
+    config = resolve(parse(["StayThere-v0", "--env-module", "learns_there", "--learner", "mine"]))
+    learner, spec = build_parts(config).learner, make_task(config.task, config.task_options, config.host).spec
+    policy = learner.policy(learner.init(jax.random.key(0), spec, jnp.zeros(())))
+    write_agent(stay / "agent", config, 0, 60, policy)
+    del sys.modules["learns_there"], LEARNERS._classes["mine"]  # as in a new process
+    (agent,) = find_agents(stay / "agent", None)[2]
+    assert type(agent.learner) is LEARNERS["mine"] is not type(learner)
+    del sys.modules["learns_there"], LEARNERS._classes["mine"]
 
 
 def test_an_environment_that_ends_the_program_is_reported(stay: Path, capsys: pytest.CaptureFixture[str]) -> None:

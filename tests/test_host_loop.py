@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from hyper_rl.envs.room import Room
 from hyper_rl.settings import choose_environment
 from hyper_rl.training.device_loop import DeviceLoop
 from hyper_rl.training.host_loop import HostLoop
-from hyper_rl.training.loop import Loop
+from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.types import precision
 from toy_envs import Steps
 
@@ -214,6 +216,90 @@ def test_a_failure_saves_as_ctrl_c_does(
     assert judged["backend"] == "gymnasium" and judged["runs"][0]["success"] is not None
     assert run(f"train --resume {out}") == 0
     same_files(tmp_path / "whole", out)
+
+
+class Strict(Steps):
+    """Fails at one reset of the whole process, and whenever it is stepped after its end."""
+
+    left = 6
+    over = True
+
+    def reset(self, **kwargs: Any) -> Any:
+        Strict.left -= 1
+        if Strict.left == 0:
+            raise RuntimeError("gearbox on fire")
+        self.over = False
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        assert not self.over, "stepped after its end"
+        answer = super().step(action)
+        self.over = answer[2]
+        return answer
+
+
+class Wandering(Strict):
+    """Begins elsewhere after its failure, whatever its seed."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        super().reset(**kwargs)
+        self._floor = 5 if Strict.left > 0 else 8
+        return self._floor, {"cell": self._floor - 5}
+
+
+STRICT = "Strict-v0 --method exploit --steps 150 --seeds 2 --horizon 12"
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HostLoop]:
+    spec = gymnasium.envs.registration.EnvSpec("Strict-v0", lambda **_: Strict(), max_episode_steps=12)
+    monkeypatch.setitem(gymnasium.registry, "Strict-v0", spec)
+    monkeypatch.setattr(Strict, "left", 0)
+    config = configuration(STRICT)
+
+    def make(kind: Any = Strict, workers: int = 0) -> HostLoop:
+        source = EnvSource("Strict", factory=kind, horizon=12)
+        return HostLoop(build_program(config), source, config.warmup, workers=workers)
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_goes_on_after_a_failure_is_what_had_none(workers: int, strict: Callable[..., HostLoop]) -> None:
+    """Between an episode's end and the next reset, where one environment has stepped and its run has not."""
+    with closing(strict()) as whole, closing(strict(workers=workers)) as failed:
+        whole.advance(0, 100)
+        Strict.left = 0 if workers else 6  # a worker process has numbers of its own
+        with pytest.raises(TaskFailure, match="at reset: reset raised RuntimeError: gearbox on fire"):
+            failed.advance(0, 100)
+        at = failed.position
+        assert 0 < at < 100
+        if not workers:  # an environment that cannot be changed for another leaves the run as it was
+            Strict.left = 1
+            with pytest.raises(TaskFailure, match="gearbox on fire"):
+                failed.change_source(EnvSource("Other", factory=Strict, horizon=12), failed.program, at)
+        stored = Stored(*jax.device_get(failed.store(at)))
+        failed.advance(at, 100)
+        assert difference(whole.state, failed.state) == 0.0
+        for name, rows in whole.store(100).extra.items():
+            assert np.array_equal(rows, failed.store(100).extra[name])
+        failed.restore(stored, at)
+        failed.advance(at, 100)
+        assert difference(whole.state, failed.state) == 0.0
+
+
+def test_what_cannot_be_repeated_after_a_failure_begins_anew(strict: Callable[..., HostLoop]) -> None:
+    with closing(strict(Wandering)) as loop:
+        Strict.left = 6
+        with pytest.raises(TaskFailure, match="gearbox on fire"):
+            loop.advance(0, 100)
+        at, numbers = loop.position, np.asarray(loop.state.episode.number)
+        with pytest.warns(UserWarning, match="does not repeat itself.*Another episode has begun"):
+            loop.advance(at, at)
+        assert np.array_equal(loop.state.episode.number, numbers + 1)
+        loop.advance(at, 100)
+        stored = loop.store(100).extra
+        assert [stored[f"episode/{i}/observations"][-1] for i in range(2)] == np.asarray(loop.state.env).tolist()
 
 
 @pytest.fixture

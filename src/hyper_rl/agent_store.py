@@ -29,11 +29,11 @@ from hyper_rl.errors import UserError
 from hyper_rl.methods.policies import make_policies
 from hyper_rl.report.render.stored_learners import read_learners
 from hyper_rl.settings import TaskChoice, choose_task
-from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, write_agent
+from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, read_meta, write_agent
 from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.training.run_folder import LOCK, RunFolder
-from hyper_rl.training.session import Clock, Rows
+from hyper_rl.training.session import Clock, Rows, owes_evaluation
 from hyper_rl.types import take_run
 
 ASKED_FILE = "asked.json"
@@ -115,7 +115,8 @@ class SavedAgent:
         if position.step > self.step:
             raise UserError(f"{self.folder}: was at step {self.step} and is at step {position.step} now; load it again")
         loop.restore(Stored(tree, extra), position.step)
-        return Clock(position.step, position.evaluations)
+        owes = owes_evaluation(self.config, folder, position)
+        return Clock(position.step, position.evaluations, owes_evaluation=owes)
 
 
 def moved_to(config: Config, choice: TaskChoice) -> Config:
@@ -256,6 +257,17 @@ def read_saved(path: Path) -> SavedAgent:
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"{path}: not readable ({error})") from None
     return SavedAgent(path, agent, config, True, step, curve, asked)
+
+
+def stored_config(path: Path) -> Config:
+    """What the agent was made with, as `read_saved` finds it, before any part of it is built."""
+    file = RunFolder(path).config
+    if file.is_file():
+        return Config.from_json(file.read_text(), str(file))
+    try:
+        return _config_of_policy(read_meta(path))
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: not an agent folder ({error})") from None
 
 
 def current_agent(path: Path) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from hyper_rl.agent_store import read_saved
+from hyper_rl.agent_store import read_saved, stored_config
 from hyper_rl.cli.tables import show
 from hyper_rl.config import LARGEST_SEED, Config, require_named_task
 from hyper_rl.envs.gym_make import import_registering
@@ -80,18 +80,18 @@ def run_evaluate(options: EvaluateOptions) -> int:
 def find_agents(path: Path, run: int | None, module: str | None = None) -> tuple[Config, list[int], list[Agent]]:
     """What they were made with, which runs of the folder they are, and the agents themselves.
 
-    `module` is imported first: it may add the learner they are of.
+    `module`, or the one that the configuration names, is imported first: it may add the learner they are of.
     """
     if module is not None:
         import_registering(module)
-    one = read_saved(path) if (path / META_FILE).is_file() else None
-    config = RunFolder.open(path)[1] if one is None else one.config
+    alone = (path / META_FILE).is_file()
+    config = stored_config(path) if alone else RunFolder.open(path)[1]
     import_stored(config)
     total = len(config.runs)
     if run is not None:
         require(0 <= run < total, "run", run, f"between 0 and {total - 1}")
     wanted = list(range(total)) if run is None else [run]
-    return config, wanted, [one.agent] if one is not None else [_read(RunFolder(path), number) for number in wanted]
+    return config, wanted, [read_saved(path).agent] if alone else [_read(RunFolder(path), number) for number in wanted]
 
 
 def _read(folder: RunFolder, run: int) -> Agent:

@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import tyro
@@ -23,7 +24,10 @@ from hyper_rl.errors import UserError, require_choice
 
 Options = TypeVar("Options")
 HELP = ("-h", "--help")
-KINDS: dict[Any, str] = {int: "a whole number", float: "a number"}
+NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
+KINDS: dict[Any, str] = {**NUMBERS, Path: "a path"}
+NOTHING = "None"
+"""How the help writes the default of an option that is left to others, and how tyro reads it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Option:
     """How many it takes: 0 for a switch, None for any number."""
     positional: bool
     required: bool
+    optional: bool
+    """`None` is a value of it."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -63,13 +69,21 @@ class Option:
     def allowed(self) -> str:
         if typing.get_origin(self.kind) is Literal:
             return f"one of {', '.join(typing.get_args(self.kind))}"
-        return KINDS.get(self.kind, "a value")
+        return KINDS.get(self.kind, "a word")
+
+    @property
+    def explained(self) -> str:
+        """What it takes, for somebody who gave too little or too much."""
+        count = "one value: " if self.values in (1, None) else f"{self.values} values, each "
+        return f"{count}{self.allowed} ({self.about[:1].lower()}{self.about[1:]})"
 
     def read(self, word: str) -> str:
         """The word as tyro understands it."""
+        if self.optional and word == NOTHING:
+            return word
         if typing.get_origin(self.kind) is Literal:
             require_choice(self.name, word, typing.get_args(self.kind))
-        elif self.kind in KINDS:
+        elif self.kind in NUMBERS:
             try:
                 float(word)
                 return _whole(word) if self.kind is int else word
@@ -99,22 +113,24 @@ def options_of(made: type, group: str = "") -> Iterator[Option]:
         if dataclasses.is_dataclass(hint):
             yield from options_of(hint, f"{group}{field.name}.")  # type: ignore[arg-type]
             continue
-        kind, values = _kind(hint)
+        kind, values, optional = _kind(hint)
         shown = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
         absent = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        yield Option(f"{group}{shown}", made, kind, values, tyro.conf.Positional in marks, absent and not group)
+        required, positional = absent and not group, tyro.conf.Positional in marks
+        yield Option(f"{group}{shown}", made, kind, values, positional, required, optional)
 
 
-def _kind(hint: Any) -> tuple[Any, int | None]:
-    """What a value is, and how many there are."""
+def _kind(hint: Any) -> tuple[Any, int | None, bool]:
+    """What a value is, how many there are, and whether it may be `None` instead."""
+    optional = type(None) in typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
     if hint is bool:
-        return bool, 0
+        return bool, 0, optional
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)
-        return inner[0], None if inner[-1] is Ellipsis else len(inner)
-    return hint, 1
+        return inner[0], None if inner[-1] is Ellipsis else len(inner), optional
+    return hint, 1, optional
 
 
 def _check(options: Sequence[Option], words: Sequence[str], prog: str) -> list[str]:
@@ -129,11 +145,13 @@ def _check(options: Sequence[Option], words: Sequence[str], prog: str) -> list[s
         word = left.pop(0)
         if not word.startswith("--"):
             option = _place(places, word, last, prog)
-            checked.append(option.read(word))
+            checked.append(_plain(option, option.read(word)))
             last = None
             continue
         flag, equals, text = word.partition("=")
         found = by_flag.get(flag.replace("_", "-"))
+        if flag == "--":  # by custom the end of the options, of which there is no need here
+            raise _misplaced(word, prog)
         if found is None:
             near = difflib.get_close_matches(flag, by_flag, n=2)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
@@ -144,9 +162,10 @@ def _check(options: Sequence[Option], words: Sequence[str], prog: str) -> list[s
         if found.values == 0 and equals:
             raise UserError(f"{found.name}: got {text!r}, must stand alone, or as --no-...: it is a switch")
         if found.values is not None and len(values) < found.values:
-            raise UserError(f"{found.name}: a value is missing, must be {_count(found.values)}{found.allowed}")
+            raise UserError(f"{found.name}: a value is missing, must be {found.explained}")
         read = [found.read(value) for value in values]
-        checked += [f"{flag}={read[0]}", *read[1:]] if equals else [flag, *read]
+        # Joined to its flag, a first value that begins with a dash is not taken for another flag.
+        checked += [f"{flag}={read[0]}", *(_plain(found, value) for value in read[1:])] if read else [flag]
         last = found, values
     for option in places:
         if option.required:
@@ -159,17 +178,32 @@ def _place(places: list[Option], word: str, last: tuple[Option, list[str]] | Non
     if places:
         return places[0] if places[0].values is None else places.pop(0)
     if last is None:
-        raise UserError(f"{prog.rpartition(' ')[2]}: got {word!r}, must not stand there; see: {prog} --help")
+        raise _misplaced(word, prog)
     option, values = last
     got = " ".join([*values, word])
     if option.values == 0:
         raise UserError(f"{option.name}: got {got!r}, must stand alone, or as --no-...: it is a switch")
-    about = f"{option.about[:1].lower()}{option.about[1:]}"
-    raise UserError(f"{option.name}: got {got!r}, must be {_count(option.values or 1)}{option.allowed} ({about})")
+    raise UserError(f"{option.name}: got {got!r}, must be {option.explained}")
 
 
-def _count(values: int) -> str:
-    return "one value: " if values == 1 else f"{values} values, each "
+def _misplaced(word: str, prog: str) -> UserError:
+    return UserError(f"{prog.rpartition(' ')[2]}: got {word!r}, must not stand there; see: {prog} --help")
+
+
+def _plain(option: Option, word: str) -> str:
+    """A word that tyro does not take for a flag; a number may be negative."""
+    if word.startswith("-") and option.kind not in NUMBERS and not _is_number(word):
+        path = f"; a path of that name is ./{word}" if option.kind is Path else ""
+        raise UserError(f"{option.name}: got {word!r}, must not begin with a dash{path}")
+    return word
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _whole(word: str) -> str:

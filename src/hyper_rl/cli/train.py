@@ -75,9 +75,9 @@ def parse(arguments: Sequence[str]) -> TrainOptions:
     """The preset decides the defaults that `--help` shows, so it is looked up first."""
     rest, env = split_env_arguments(arguments)
     preset = "robust"
-    for word, following in itertools.pairwise([*rest, ""]):
+    for word, following in itertools.pairwise([*rest, "--"]):
         flag, equals, text = word.partition("=")
-        if flag == "--preset":
+        if flag == "--preset" and (equals or not following.startswith("--")):  # if not, its value is missing
             preset = text if equals else following
     require_choice("preset", preset, PRESETS)
     options = read_options(TrainOptions, rest, "hyper-rl train", default_options(preset))

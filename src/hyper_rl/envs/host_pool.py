@@ -40,6 +40,11 @@ class EnvPool(Protocol):
     cells: Int[np.ndarray, " n"]
     """Where `reset` put each environment; steps report cells of their own."""
 
+    @property
+    def closed(self) -> bool:
+        """By `close`, or because a worker process has died."""
+        ...
+
     def reset(self, indices: Sequence[int], seeds: Sequence[int]) -> Shaped[np.ndarray, "k ..."]:
         """Begin new episodes in these environments; their first observations."""
         ...
@@ -115,6 +120,10 @@ class LocalPool:
             raise
         self.layout = self._environments[0].layout
 
+    @property
+    def closed(self) -> bool:
+        return not self._environments
+
     def reset(self, indices: Sequence[int], seeds: Sequence[int]) -> Shaped[np.ndarray, "k ..."]:
         self._require_open()
         observations = np.zeros((len(indices), *self.layout.observation_shape), self.layout.observation_dtype)
@@ -154,5 +163,5 @@ class LocalPool:
             self._environments.pop().close()
 
     def _require_open(self) -> None:
-        if not self._environments:
+        if self.closed:
             raise RuntimeError("the pool of environments is closed")

@@ -59,6 +59,10 @@ class WorkerPool:
             self.close()
             raise
 
+    @property
+    def closed(self) -> bool:
+        return not self._ends
+
     def reset(self, indices: Sequence[int], seeds: Sequence[int]) -> Shaped[np.ndarray, "k ..."]:
         layout, wanted, all_seeds = self._layout, np.asarray(indices, np.int64), np.asarray(seeds, np.uint64)
         observations = np.zeros((len(wanted), *layout.observation_shape), layout.observation_dtype)
@@ -127,7 +131,7 @@ class WorkerPool:
         return said
 
     def _ask(self, worker: int, kind: bytes, *arrays: np.ndarray) -> None:
-        if not self._ends:
+        if self.closed:
             raise RuntimeError("the pool of environments is closed")
         try:
             self._ends[worker].send_bytes(_bytes(kind, arrays))

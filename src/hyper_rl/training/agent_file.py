@@ -64,14 +64,10 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
 
 def read_agent(folder: Path) -> Agent:
     """An agent from its two files; the environment it was trained on need not be installed."""
-    meta_path, policy_path = folder / META_FILE, folder / POLICY_FILE
+    policy_path = folder / POLICY_FILE
     _refuse_run_folder(folder)
+    meta = read_meta(folder)
     try:
-        meta = json.loads(meta_path.read_text())
-        if meta["format_version"] != FORMAT_VERSION:
-            raise UserError(
-                f"{meta_path}: format version {meta['format_version']}, this program reads {FORMAT_VERSION}"
-            )
         arrays = load_file(policy_path)
         task, learner = _parts(meta)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -86,6 +82,18 @@ def read_agent(folder: Path) -> Agent:
     except DamagedCheckpoint as problem:
         raise UserError(str(problem)) from None
     return Agent(learner, jax.tree.map(jnp.asarray, policy), task, meta)
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """`agent.json` alone: nothing that it names need be known."""
+    path = folder / META_FILE
+    try:
+        meta: dict[str, Any] = json.loads(path.read_text())
+        if meta["format_version"] != FORMAT_VERSION:
+            raise UserError(f"{path}: format version {meta['format_version']}, this program reads {FORMAT_VERSION}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: not an agent folder ({error})") from None
+    return meta
 
 
 def _refuse_run_folder(path: Path) -> None:

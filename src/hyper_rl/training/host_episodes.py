@@ -45,6 +45,10 @@ class SeedBook:
         return seeds
 
 
+class NotRepeatable(TaskFailure):
+    """The environment is sound, but does not come to where it was before."""
+
+
 class CurrentEpisodes:
     """Number, step, actions and observations of the episode each run is in."""
 
@@ -136,8 +140,8 @@ def _compare(name: str, index: int, seed: int, step: int, stored: np.ndarray, se
     )
 
 
-def _not_repeatable(name: str, index: int, seed: int, step: int, what: str) -> TaskFailure:
-    return TaskFailure(
+def _not_repeatable(name: str, index: int, seed: int, step: int, what: str) -> NotRepeatable:
+    return NotRepeatable(
         name,
         f"{what}. The environment does not repeat itself from its seed, so this run cannot go on as if it had not "
         "stopped; see `hyper-rl check-env`",

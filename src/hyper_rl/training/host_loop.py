@@ -7,11 +7,13 @@ would cost more than the call.
 
 A checkpoint also holds the actions and observations of the episodes in progress. Resuming resets the environments with
 the same seeds, repeats those actions and compares every observation: what an environment that is deterministic given
-its seed cannot tell from never having stopped, and what one that is not cannot hide.
+its seed cannot tell from never having stopped, and what one that is not cannot hide. The same is done after a step
+that failed, which leaves some environments before it, some behind it and some in their next episode.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -26,9 +28,9 @@ from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
 from hyper_rl.errors import UserError
 from hyper_rl.training.evaluation import Judgement
-from hyper_rl.training.host_episodes import CurrentEpisodes, SeedBook
+from hyper_rl.training.host_episodes import CurrentEpisodes, NotRepeatable, SeedBook
 from hyper_rl.training.host_evaluation import HostJudge
-from hyper_rl.training.loop import Stored, carry_over, pack, unpack
+from hyper_rl.training.loop import Extra, Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
 from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
@@ -120,6 +122,8 @@ class HostLoop:
         self._tree: Any = None
         self._actions = np.zeros(0)
         self._episodes = CurrentEpisodes(self._count)
+        self._astray = False
+        """A step has failed: the environments are no longer where `_episodes` and the runs are."""
 
     def _use(self, program: Program) -> None:
         self.program = program
@@ -138,13 +142,19 @@ class HostLoop:
 
     def advance(self, first: int, last: int) -> None:
         self._begin_if_new()
-        assert self._pool is not None
         warmup = jnp.asarray(self._warmup, jnp.int32)
         self.position = first
+        if self._astray:
+            self._find_back(first)
+        assert self._pool is not None
         for step in range(first, last):
             episodes = self._episodes
             final = episodes.steps + 1 >= self._horizon
-            answer = self._pool.step(self._actions, final, self._seeds.of(episodes.numbers + 1))
+            try:
+                answer = self._pool.step(self._actions, final, self._seeds.of(episodes.numbers + 1))
+            except BaseException:
+                self._astray = True
+                raise
             message = pack_step(self._spec, answer, self._dtype)
             episodes.note(self._actions, answer)
             call = self._call(step)
@@ -173,15 +183,42 @@ class HostLoop:
         """
         self._begin_if_new()
         self.close()
+        before = self._source, self.program
         self._source = source
+        self._use(program)
+        try:
+            self._begin_next(step)
+        except BaseException:  # as if nobody had asked, but that the old environments are closed
+            self.close()
+            self._source = before[0]
+            self._use(before[1])
+            self._astray = True
+            raise
+
+    def _begin_next(self, step: int) -> None:
+        """Every run's next episode, at `step`, without the last one having ended."""
         numbers = self._episodes.numbers + 1
         observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
-        self._use(program)
         self._episodes.numbers = numbers
         self._episodes.begin(range(self._count), observations)
         device = _as_device(self._spec, observations, self._dtype)
         self._hold(_restart_all(self.program, self._whole().runs, device, _int(step), act=step >= self._warmup))
         self._actions = np.asarray(self._whole().choice.action)
+        self._astray = False
+
+    def _find_back(self, step: int) -> None:
+        """Have the environments where they were before the step that failed, or else in fresh episodes."""
+        try:
+            self._repeat(self._episodes.numbers, self._episodes.as_arrays())
+        except NotRepeatable as why:
+            self._begin_next(step)
+            warnings.warn(f"{why}. Another episode has begun; the one in progress is left unfinished", stacklevel=2)
+
+    def _repeat(self, numbers: np.ndarray, arrays: Extra) -> None:
+        seeds, following = self._seeds.of(numbers), self._seeds.of(numbers + 1)
+        pool, name = self._open_pool(), self._source.env_id
+        self._episodes = CurrentEpisodes.repeat(pool, name, numbers, seeds, following, arrays)
+        self._astray = False
 
     def store(self, step: int) -> Stored:
         self._begin_if_new()
@@ -197,17 +234,14 @@ class HostLoop:
         choice = jax.tree.map(jnp.asarray, whole.choice)
         self._hold(HostRuns(unpack(self.program, whole.runs), choice))
         self._actions = np.asarray(choice.action)
-        pool = self._open_pool()
+        self._open_pool()
         longest = max(len(rows) - 1 for name, rows in stored.extra.items() if name.endswith("/observations"))
         if longest >= self._horizon:
             raise UserError(
                 f"env: {self._source.env_id} ends its episodes after {self._horizon} steps, and the one in progress "
                 f"has {longest}; load the agent with the environment it was in, then change that with set_env"
             )
-        numbers = np.asarray(whole.runs.episode.number)
-        self._episodes = CurrentEpisodes.repeat(
-            pool, self._source.env_id, numbers, self._seeds.of(numbers), self._seeds.of(numbers + 1), stored.extra
-        )
+        self._repeat(np.asarray(whole.runs.episode.number), stored.extra)
 
     def close(self) -> None:
         for part in (self._pool, self._judge):
@@ -216,7 +250,7 @@ class HostLoop:
         self._pool = self._judge = None
 
     def _open_pool(self) -> EnvPool:
-        if self._pool is None:
+        if self._pool is None or self._pool.closed:  # one whose worker died has closed itself
             self._pool = open_pool(self._source, self._count, self._workers)
         return self._pool
 

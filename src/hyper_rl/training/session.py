@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyper_rl.config import Config
+from hyper_rl.training.checkpoint import Position
 from hyper_rl.training.loop import Loop
+from hyper_rl.training.run_folder import RunFolder
 from hyper_rl.training.snapshot import clear_window, measure, rows
 
 CHUNK_SECONDS = 1.0
@@ -31,6 +33,13 @@ class Clock:
     steps_timed: int = 0
     owes_evaluation: bool = False
     """The evaluation of this very step is still to be done: the last attempt failed."""
+
+
+def owes_evaluation(config: Config, folder: RunFolder, position: Position) -> bool:
+    """Whether the checkpoint was saved because the evaluation at its very step had failed: it has no row."""
+    due = position.step % config.eval_every == 0 or position.step == config.steps
+    steps = folder.read_curve(position.curve_bytes)["step"]
+    return position.step > 0 and due and not (steps.size and steps[-1] == position.step)
 
 
 def train_steps(

@@ -31,7 +31,7 @@ from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
 from hyper_rl.training.progress import Progress, Silent
 from hyper_rl.training.run_folder import RunFolder, naming, summarise_runs, versions, write_atomically
-from hyper_rl.training.session import Clock, Rows, train_steps
+from hyper_rl.training.session import Clock, Rows, owes_evaluation, train_steps
 from hyper_rl.training.sharding import devices_for
 from hyper_rl.training.stopping import watch_for_stop
 from hyper_rl.types import take_run
@@ -180,7 +180,7 @@ def _run(
                 folder.check_curve(position.curve_bytes)
                 begun_at = clock.step = position.step
                 clock.evaluations = position.evaluations
-                clock.owes_evaluation = _owes_evaluation(config, folder, position)
+                clock.owes_evaluation = owes_evaluation(config, folder, position)
             # Only now, when all that it needs was found whole, does the folder change.
             if extended:  # p stays where its schedule ended
                 folder.write_config(config)
@@ -257,13 +257,6 @@ def _saved_after(
     for note in getattr(failure, "__notes__", ()):
         told.add_note(note)
     return told
-
-
-def _owes_evaluation(config: Config, folder: RunFolder, position: Position) -> bool:
-    """Whether the checkpoint was saved because the evaluation at its very step had failed: it has no row."""
-    due = position.step % config.eval_every == 0 or position.step == config.steps
-    steps = folder.read_curve(position.curve_bytes)["step"]
-    return position.step > 0 and due and not (steps.size and steps[-1] == position.step)
 
 
 def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
