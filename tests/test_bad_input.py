@@ -196,7 +196,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ("train Room --steps 100 --out RUN", ("out", "RUN", "exists already", "--resume RUN")),
         ("train Room --steps 100 --out RUN/config.json", ("out", "exists already")),
         ("train --resume RUN --method decouple", ("method", "'decouple'", "made with 'curiosity'")),
-        ("train --resume RUN --beta 0.2", ("beta", "0.2", "made with (0.1,)")),
+        ("train --resume RUN --beta 0.2", ("beta", "0.2", "made with [0.1]")),
         ("train --resume RUN --steps 400", ("steps", "400", "made with 200")),
         ("train --resume RUN --seeds 3", ("seeds", "RUN was made with")),
         ("train MediumMaze-Easy --resume RUN", ("task", "'MediumMaze-Easy'", "made with 'Room'")),
@@ -210,7 +210,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ("train --resume RUN --checkpoint-seconds nan", ("checkpoint_seconds", "nan", "a number > 0")),
         # the command's own defaults, where the folder has something else
         ("train --resume RUN --method hyper", ("method", "'hyper'", "made with 'curiosity'")),
-        ("train --resume RUN --beta 1", ("beta", "1.0", "made with (0.1,)")),
+        ("train --resume RUN --beta 1", ("beta", "1.0", "made with [0.1]")),
         ("train --resume RUN --seeds 1", ("seeds", "RUN was made with")),
         ("evaluate RUN --run 2", ("run", "2", "between 0 and 1")),
         ("evaluate RUN --run -1", ("run", "-1", "between 0 and 1")),
