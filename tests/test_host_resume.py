@@ -111,8 +111,8 @@ def test_a_changed_environment_is_found_out_and_the_folder_can_still_be_finished
 @pytest.mark.parametrize(
     ("task", "more", "says"),
     [
-        ("toy/Steps-v0 --env-module toy_envs", "--env.wrong 7", "{'wrong': 7}"),
-        ("toy/Steps-v0 --env-module toy_envs", "--horizon 11", "11"),
+        ("toy/Steps-v0 --env-module toy_envs", "--env.wrong 7", "task_options.wrong: got 7, but"),
+        ("toy/Steps-v0 --env-module toy_envs", "--horizon 11", "host.horizon: got 11, but"),
         ("toy/Steps-v0 --env-module gone_envs", "", "env_module: cannot import 'gone_envs'"),
         ("Pendulum-v1", "", "a Gymnasium environment needs an optional package: pip install"),
     ],
