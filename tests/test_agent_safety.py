@@ -27,7 +27,8 @@ from hyper_rl.bonuses.icm import ICM
 from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, combine
 from hyper_rl.cli.evaluate import find_agents
 from hyper_rl.cli.main import main
-from hyper_rl.config import build_program
+from hyper_rl.config import build_program, first_difference
+from hyper_rl.envs.registry import has_success
 from hyper_rl.errors import UserError
 from hyper_rl.learners.dqn import DQN
 from hyper_rl.learners.sac import SAC
@@ -260,8 +261,41 @@ def test_a_loaded_agent_that_replaces_its_own_folder_goes_on(agent: Hyper, tmp_p
 
 
 def test_a_task_without_success_has_none() -> None:
-    """Not 0: nobody failed."""
+    """Not 0: nobody failed. An environment of one's own is not ours, whatever its name."""
     assert np.isnan(Exploit("CartPole", learner=DQN(widths=(8,)), eval_episodes=1).evaluate(1)["success"])
+    given = {"given": True, "success": "info"}
+    assert has_success("CartPole", given) and has_success("Hopper", {**given, "given": False, "success": "reward"})
+    assert not has_success("Hopper", {**given, "given": False}) and has_success("SparseHopper", None)
+
+
+def test_the_policy_of_a_loaded_agent_is_saved_without_its_environment(tmp_path: Path) -> None:
+    env = gymnasium.make("toy/Steps-v0")
+    Hyper(env, **TOY).save(tmp_path / "agent")
+    hyper_rl.load(tmp_path / "agent").save(tmp_path / "policy", policy_only=True)
+    assert hyper_rl.load(tmp_path / "policy").predict(6)[0] in (1, 2)
+
+
+def test_judging_leaves_the_given_environment_to_training() -> None:
+    """Also where its environments are closed and to be opened again, as after a `set_env` that failed."""
+    env = gymnasium.make("toy/Steps-v0")
+    agent = Hyper(env, **TOY).learn(10)
+    loop: Any = agent._loop
+    loop.close()
+    loop._astray = True
+    assert "success" in agent.evaluate(1)
+    agent.learn(10)
+    assert loop._pool._environments[0].env.unwrapped is env.unwrapped
+    agent.close()
+
+
+def test_what_differs_is_found_beside_options_that_are_absent() -> None:
+    one = Hyper("Room", env_kwargs={"subgoal": (16, 17)}, warmup=0).config
+    absent = dataclasses.replace(one, task_options={}, warmup=7)
+    assert first_difference(one, one) is None
+    found = first_difference(one, absent)
+    assert found is not None and (found[0], repr(found[2])) == ("task_options.subgoal", "nothing")
+    null = dataclasses.replace(one, task_options={"subgoal": None})
+    assert first_difference(null, absent) is not None
 
 
 def test_what_the_command_wrote_is_judged_from_python(extended: tuple[Path, Path], tmp_path: Path) -> None:

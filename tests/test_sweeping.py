@@ -81,6 +81,7 @@ def test_it_is_what_the_command_trains(trained: Sweep, tmp_path: Path, capsys: p
         ({"checkpoint_seconds": "x"}, "checkpoint_seconds: got 'x', must be a number"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds: got -1, must be a number > 0"),
         ({"env_workers": "2"}, "env_workers: got '2', must be a whole number >= 0"),
+        ({"log": None}, "log: got None, must be several of"),
         ({"log": "tensorboard"}, r"log: got 'tensorboard', must be several of .* log=\('tensorboard',\)"),
         ({"seeds": [0, -1]}, "seed: got -1"),
         ({"betas": ["much"]}, "beta: got 'much', must be a number"),

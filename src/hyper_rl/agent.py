@@ -205,17 +205,18 @@ class OffPolicyAgent:
             judged = judge_policy(self._saved.agent, self._choice, number, episodes)
         names = ("success", "return", "steps_to_goal", "discounted_return", "critic_estimate")
         found = {name: float(values[0]) for name, values in zip(names, judged, strict=True)}
-        rule = None if self._config.host is None else self._config.host["success"]
-        return found if found["success"] > 0 or has_success(self._config.task, rule) else {**found, "success": math.nan}
+        told = found["success"] > 0 or has_success(self._config.task, self._config.host)
+        return found if told else {**found, "success": math.nan}
 
     def save(self, path: str | Path, *, policy_only: bool = False, overwrite: bool = False) -> None:
         """A folder with the policy and, unless `policy_only`, everything that is needed to go on training exactly."""
-        if policy_only and self._saved is not None and not self._saved.whole:
-            policy, whole = self._saved.agent.policy, None  # there is nothing else to bring back before it is replaced
+        place = as_path("path", path)
+        if policy_only and self._loop is None and self._saved is not None and not self._saved.needs(place):
+            policy, whole = self._saved.agent.policy, None
         else:
             loop = self._running()
             policy, whole = take_run(judged_policies(loop.program, loop.state), 0), None if policy_only else loop
-        place, taken = as_path("path", path), (self._config, self._clock, self.curve, policy, whole, self._asked)
+        taken = (self._config, self._clock, self.curve, policy, whole, self._asked)
         write_saved(place, *taken, overwrite=overwrite)
 
     @classmethod

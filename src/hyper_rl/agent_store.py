@@ -86,6 +86,10 @@ class SavedAgent:
                 "and a compiled task goes on as it is; leave env out"
             )
 
+    def needs(self, place: Path) -> bool:
+        """Whether going on needs what lies there, so that it must be brought back before it is replaced."""
+        return self.whole and place.resolve() == self.folder.resolve()
+
     def choose_task(self) -> TaskChoice:
         """The task of the configuration, made again by its name."""
         host = self.config.host

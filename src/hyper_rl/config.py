@@ -178,6 +178,15 @@ def build_parts(config: Config) -> Parts:
     return Parts(task, learner, bonus, lesson)
 
 
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOT_GIVEN = _NotGiven()
+"""For a key that one of two configurations does not have; None is a value."""
+
+
 def first_difference(mine: Config, theirs: Config) -> tuple[str, Any, Any] | None:
     """Field and both values where two configurations differ; not the schedule, which a longer training keeps."""
     one, other = (json.loads(config.to_json()) for config in (mine, theirs))  # as files hold them: tuples are lists
@@ -187,12 +196,13 @@ def first_difference(mine: Config, theirs: Config) -> tuple[str, Any, Any] | Non
 def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     for name in {**one, **other}:
         mine, theirs = one.get(name), other.get(name)
-        if mine == theirs:
+        if mine == theirs and (name in one) == (name in other):
             continue
         if isinstance(mine, dict) and isinstance(theirs, dict):
             inside = _difference(mine, theirs)
-            return inside and (f"{name}.{inside[0]}", *inside[1:])
-        return name, mine, theirs
+            assert inside is not None, "they are not equal"
+            return f"{name}.{inside[0]}", inside[1], inside[2]
+        return name, *(each.get(name, NOT_GIVEN) for each in (one, other))
     return None
 
 

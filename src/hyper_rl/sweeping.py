@@ -171,10 +171,12 @@ def sweep(
 def _saving(checkpoint_seconds: Any, log: Any) -> Saving:
     every = as_number("checkpoint_seconds", checkpoint_seconds)
     require(every > 0, "checkpoint_seconds", checkpoint_seconds, "a number > 0")
-    require(not isinstance(log, str), "log", log, f"several of {', '.join(WRITERS)}, as in log=('{WRITERS[0]}',)")
-    for name in log:
+    several = isinstance(log, Iterable) and not isinstance(log, (str, bytes))
+    require(several, "log", log, f"several of {', '.join(WRITERS)}, as in log=('{WRITERS[0]}',)")
+    writers = tuple(log)
+    for name in writers:
         require_word("log", name, WRITERS)
-    return Saving(every, writers=tuple(log))
+    return Saving(every, writers=writers)
 
 
 def _several(values: Any) -> tuple[Any, ...]:

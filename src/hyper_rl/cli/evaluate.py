@@ -56,8 +56,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     choice = where_to_judge(config, options.backend, options.env_module)
     check_fit(agents, choice)
     judged = judge_agents(agents, choice, make_key(options.seed), options.episodes, workers=options.env_workers)
-    rule = None if choice.source is None else choice.source.success
-    told = bool(judged.success.any()) or has_success(choice.name, rule)
+    told = bool(judged.success.any()) or has_success(choice.name, choice.host)
     entries = [
         {"run": run, "beta": config.runs[run][0], "seed": config.runs[run][1], **_entry(judged, i, told=told)}
         for i, run in enumerate(wanted)

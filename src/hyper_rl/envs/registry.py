@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from hyper_rl.envs.base import Task
 from hyper_rl.envs.cartpole import CartPole
@@ -113,14 +114,15 @@ def entry_of_id(name: str) -> TaskEntry:
     return any_environment(name)
 
 
-def has_success(name: str, rule: str | None) -> bool:
-    """Whether a task may report successes, under this rule of its environments (None: a JAX task).
+def has_success(name: str, host: Mapping[str, Any] | None) -> bool:
+    """Whether a task may report successes; `host` is what a configuration says of its environments (None: a JAX task).
 
-    Of an environment of the user's own nobody knows it: one that mentions a success only when there is one looks like
-    one that never does, and a failure must not look like nothing.
+    Of an environment of the user's own, which may have any name, nobody knows it: one that mentions a success only when
+    there is one looks like one that never does, and a failure must not look like nothing.
     """
-    entry = TASKS.get(name) or entry_of_id(name)
-    return entry.has_success or rule not in (None, "info")
+    if host is not None and (host["given"] or host["success"] != "info"):
+        return True
+    return (TASKS.get(name) or entry_of_id(name)).has_success
 
 
 def any_environment(name: str) -> TaskEntry:

@@ -231,8 +231,8 @@ def summarise_runs(config: Config, curve: dict[str, np.ndarray]) -> dict[str, An
         entry["finite"] = bool((series["finite"] == 1).all())
         runs.append(entry)
     # Failing to do what nobody looks for is no failure: then there is no rate, where the curve can only count to 0.
-    rule = None if config.host is None else config.host["success"]
-    if not has_success(config.task, rule) and not (curve["success"] > 0).any() and not (curve["goals"] > 0).any():
+    met = (curve["success"] > 0).any() or (curve["goals"] > 0).any()
+    if not met and not has_success(config.task, config.host):
         for entry in runs:
             entry |= {name: None for name in ("success", "behaviour_success", "goals")}
     return {
