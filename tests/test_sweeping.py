@@ -74,7 +74,7 @@ def test_it_is_what_the_command_trains(trained: Sweep, tmp_path: Path, capsys: p
     ("call", "says"),
     [
         ({"task": object()}, "task: got .* must be a task's name or a Gymnasium id"),
-        ({"seeds": 0}, "seeds: got 0, must be a whole number >= 1, or several seeds"),
+        ({"seeds": 0}, "seeds: got 0, must be a whole number >= 1"),
         ({"seeds": (3, 3)}, r"seeds: got \[3, 3\], must be a list without repetitions"),
         ({"warmup": 4_000}, "warmup: got 4000, must be below the 4000 steps"),
         ({"method": 3}, "method: got 3, must be one of"),

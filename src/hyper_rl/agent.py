@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import equinox as eqx
 
 from hyper_rl.acting import Act, Interface, make_act
-from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
+from hyper_rl.agent_arguments import as_path, require_environments, require_parts, require_settings
 from hyper_rl.agent_budget import Asked
 from hyper_rl.agent_store import SavedAgent, moved_to, read_saved, write_saved
 from hyper_rl.agent_words import NO_COPY, evaluation_line, shown_as
@@ -80,16 +80,15 @@ class OffPolicyAgent:
         are those of `hyper-rl train`: p_start, p_end, lengths, bonus_scale, reward_scale, normalise_observations,
         train_every, gradient_steps, and for Lesson `lesson`, its options.
         """
-        require_known(settings, self.method, OffPolicyAgent.__init__)
+        require_settings(settings, self.method, OffPolicyAgent.__init__)
         require_parts(self.method, learner, bonus)
         require_environments(env, env_kwargs, eval_env, success)
         choice = choose_given(env, env_kwargs, eval_env, horizon, success)
-        by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
-        made, made_bonus = make_parts(choice, preset, self.method, *by_name)
+        made, made_bonus = make_parts(choice, preset, self.method, learner, bonus)
         chosen = Settings(
             choice=choice,
-            learner=learner if isinstance(learner, eqx.Module) else made,
-            bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
+            learner=made,
+            bonus=made_bonus,
             method=self.method,
             preset=preset,
             betas=(beta,),

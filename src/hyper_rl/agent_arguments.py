@@ -25,7 +25,7 @@ FROM_ARGUMENTS = {"choice", "method", "betas", "seeds", "steps"}
 """Settings that an agent object makes from arguments of other names."""
 
 
-def require_known(settings: Mapping[str, Any], method: str, constructor: Callable[..., Any]) -> None:
+def require_settings(settings: Mapping[str, Any], method: str, constructor: Callable[..., Any]) -> None:
     """Refuse a keyword that is no setting; one of a learner or bonus is shown its place."""
     fields = {f.name for f in dataclasses.fields(Settings)} - FROM_ARGUMENTS
     known = fields if method == "lesson" else fields - {"lesson"}

@@ -178,22 +178,13 @@ def build_parts(config: Config) -> Parts:
     return Parts(task, learner, bonus, lesson)
 
 
-class _NotGiven:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-NOT_GIVEN = _NotGiven()
-"""For a key that one of two configurations does not have; None is a value."""
-
-
-def first_difference(mine: Config, theirs: Config) -> tuple[str, Any, Any] | None:
-    """Field and both values where two configurations differ; not the schedule, which a longer training keeps."""
+def first_difference(mine: Config, theirs: Config) -> tuple[str, str, str] | None:
+    """Field and both values, in words, where two configurations differ; a longer training keeps its schedule."""
     one, other = (json.loads(config.to_json()) for config in (mine, theirs))  # as files hold them: tuples are lists
     return _difference({**one, "schedule_steps": 0}, {**other, "schedule_steps": 0})
 
 
-def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
     for name in {**one, **other}:
         mine, theirs = one.get(name), other.get(name)
         if mine == theirs and (name in one) == (name in other):
@@ -202,7 +193,8 @@ def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, 
             inside = _difference(mine, theirs)
             assert inside is not None, "they are not equal"
             return f"{name}.{inside[0]}", inside[1], inside[2]
-        return name, *(each.get(name, NOT_GIVEN) for each in (one, other))
+        said, said_there = (repr(each[name]) if name in each else "nothing" for each in (one, other))
+        return name, said, said_there
     return None
 
 

@@ -279,22 +279,24 @@ def parse_p_end(value: str | float, horizon: int) -> float:
 
 
 def make_parts(
-    choice: TaskChoice, preset: str, method: str, learner: str | None, bonus: str | None
+    choice: TaskChoice, preset: str, method: str, learner: str | eqx.Module | None, bonus: str | eqx.Module | None
 ) -> tuple[eqx.Module, eqx.Module | None]:
-    """Learner and bonus by name, as the preset sets them."""
+    """Learner and bonus: by name as the preset sets them, objects as given, else what fits the task."""
     require_choice("method", method, METHODS)
     require_word("preset", preset, PRESETS)
-    learner_name = fitting_learner(choice) if learner is None else learner
+    learner_name = learner if isinstance(learner, str) else fitting_learner(choice)
     require_choice("learner", learner_name, LEARNERS)
     chosen = find_preset(preset, learner_name)
-    bonus_name = fitting_bonus(learner_name) if bonus is None else bonus
+    bonus_name = bonus if isinstance(bonus, str) else fitting_bonus(learner_name)
     require_choice("bonus", bonus_name, BONUSES)
     if method == "exploit" and bonus is not None:
         raise UserError(f"bonus: got {bonus!r}, must be left out with method 'exploit', which has no explorer")
     made = chosen.learners[learner_name] if learner_name in chosen.learners else LEARNERS[learner_name]()
+    made = learner if isinstance(learner, eqx.Module) else made
     if method == "exploit":
         return made, None
-    return made, chosen.bonuses[bonus_name] if bonus_name in chosen.bonuses else BONUSES[bonus_name]()
+    made_bonus = chosen.bonuses[bonus_name] if bonus_name in chosen.bonuses else BONUSES[bonus_name]()
+    return made, bonus if isinstance(bonus, eqx.Module) else made_bonus
 
 
 def require_word(field: str, value: object, allowed: Iterable[str]) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ import equinox as eqx
 import numpy as np
 
 from hyper_rl.agent import OffPolicyAgent, load
-from hyper_rl.agent_arguments import as_path, require_environments, require_known, require_parts
+from hyper_rl.agent_arguments import as_path, require_environments, require_parts, require_settings
 from hyper_rl.config import Config, first_difference, options_of, require_learning
 from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.room import Room
@@ -124,7 +123,7 @@ def sweep(
     require(isinstance(task, str), "task", task, "a task's name or a Gymnasium id")
     require_word("method", method, METHODS)
     require_parts(method, learner, bonus)
-    require_known(settings, method, sweep)
+    require_settings(settings, method, sweep)
     require_environments(task, env_kwargs, None, success)
     require_count("env_workers", env_workers, low=0)
     folder, saving = as_path("out", out), _saving(checkpoint_seconds, log)
@@ -144,16 +143,15 @@ def sweep(
     if choice.unwritten:  # a run folder must be able to make its environments again
         names = ", ".join(choice.unwritten)
         raise UserError(f"env_kwargs: {names} cannot be written to a file; register an id that gives it by itself")
-    by_name = [part if isinstance(part, str) else None for part in (learner, bonus)]
-    made, made_bonus = make_parts(choice, preset, method, *by_name)
+    made, made_bonus = make_parts(choice, preset, method, learner, bonus)
     config = Settings(
         choice=choice,
-        learner=learner if isinstance(learner, eqx.Module) else made,
-        bonus=bonus if isinstance(bonus, eqx.Module) else made_bonus,
+        learner=made,
+        bonus=made_bonus,
         method=method,
         preset=preset,
-        betas=_several(betas),
-        seeds=_seeds(seeds),
+        betas=(betas,) if _is_one(betas) else tuple(betas),  # type: ignore[arg-type]
+        seeds=tuple(range(as_steps("seeds", seeds))) if _is_one(seeds) else tuple(seeds),  # type: ignore[arg-type]
         steps=None if steps is None else as_steps("steps", steps),
         **settings,
     ).config()
@@ -179,21 +177,9 @@ def _saving(checkpoint_seconds: Any, log: Any) -> Saving:
     return Saving(every, writers=writers)
 
 
-def _several(values: Any) -> tuple[Any, ...]:
+def _is_one(values: Any) -> bool:
     """NumPy's and JAX's scalars are iterable by their type, and are one value all the same."""
-    one = isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0
-    return (values,) if one else tuple(values)
-
-
-def _seeds(seeds: Any) -> tuple[Any, ...]:
-    if isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) > 0:
-        return tuple(seeds)
-    try:
-        count = -1 if isinstance(seeds, bool) else operator.index(seeds)
-    except TypeError:
-        count = -1
-    require(count >= 1, "seeds", seeds, "a whole number >= 1, or several seeds")
-    return tuple(range(count))
+    return isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0
 
 
 def _refuse_others(config: Config, folder: Path) -> None:
@@ -201,4 +187,4 @@ def _refuse_others(config: Config, folder: Path) -> None:
     differs = first_difference(config, RunFolder.open(folder)[1])
     if differs is not None:
         name, mine, theirs = differs
-        raise UserError(f"{name}: got {mine!r}, but {folder} was made with {theirs!r}; give another folder as `out`")
+        raise UserError(f"{name}: got {mine}, but {folder} was made with {theirs}; give another folder as `out`")

@@ -96,16 +96,16 @@ def check_resume(options: TrainOptions, arguments: Sequence[str]) -> Config:
         return config
     for name in ("task", "method", "preset"):  # these decide what the rest means, so they are compared first
         if name in given and getattr(options, name) != getattr(config, name):
-            raise _other_settings(name, getattr(options, name), getattr(config, name), options.resume)
+            raise _other_settings(name, repr(getattr(options, name)), repr(getattr(config, name)), options.resume)
     differs = first_difference(resolve(repeat_options(config, options, given)), config)
     if differs is not None:
         raise _other_settings(*differs, options.resume)
     return config
 
 
-def _other_settings(name: str, mine: Any, theirs: Any, folder: Path) -> UserError:
+def _other_settings(name: str, mine: str, theirs: str, folder: Path) -> UserError:
     return UserError(
-        f"{name}: got {mine!r}, but {folder} was made with {theirs!r}; "
+        f"{name}: got {mine}, but {folder} was made with {theirs}; "
         "resume with --resume DIR alone, or start a new folder"
     )
 

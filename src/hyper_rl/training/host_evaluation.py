@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import Discrete, TaskSpec
+from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, open_pool
 from hyper_rl.learners.base import Learner
@@ -53,7 +54,9 @@ class HostJudge:
     """Plays judged episodes of all runs."""
 
     def __init__(self, source: EnvSource, spec: TaskSpec, horizon: int, *, workers: int = 0) -> None:
-        self._source, self._spec, self._horizon, self._workers = source, spec, horizon, workers
+        # An environment that was given is for training alone: its episode in progress must not be touched.
+        self._source = source_for_judging(source)
+        self._spec, self._horizon, self._workers = spec, horizon, workers
         self._pool: EnvPool | None = None
 
     def evaluate(self, program: Program, state: RunState, index: int, episodes: int) -> Judgement:

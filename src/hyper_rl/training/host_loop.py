@@ -24,7 +24,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hyper_rl.envs.base import Discrete, TaskSpec
-from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
 from hyper_rl.errors import UserError
@@ -165,8 +164,7 @@ class HostLoop:
 
     def judge(self, index: int, episodes: int) -> Judgement:
         if self._judge is None:
-            # An environment that was given is for training alone, even where its pool is yet to be opened.
-            self._judge = HostJudge(source_for_judging(self._source), self._spec, self._horizon, workers=self._workers)
+            self._judge = HostJudge(self._source, self._spec, self._horizon, workers=self._workers)
         return self._judge.evaluate(self.program, self.state, index, episodes)
 
     def change(self, edit: Callable[[RunState], RunState]) -> None:

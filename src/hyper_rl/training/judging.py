@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from hyper_rl.config import make_task
-from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.settings import TaskChoice
 from hyper_rl.training.agent_file import Agent
 from hyper_rl.training.evaluation import Judgement, judge_episodes, summarise
@@ -26,7 +25,7 @@ def judge_agents(
     policies = stack_runs([agent.policy for agent in agents])
     keys = jnp.stack([key] * len(agents))
     if choice.source is not None:
-        judge = HostJudge(source_for_judging(choice.source), choice.spec, choice.horizon, workers=workers)
+        judge = HostJudge(choice.source, choice.spec, choice.horizon, workers=workers)
         try:
             return jax.device_get(judge.judge(learner, policies, keys, episodes))
         finally:
