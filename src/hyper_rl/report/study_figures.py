@@ -26,6 +26,8 @@ FEWEST_FOR_A_BAND = 3
 MARKERS = {"hyper": "o", "curiosity": "s", "decouple": "D", "exploit": "v", "lesson": "^"}
 LEGEND_ROW = 0.22
 """Inches of one line of a legend."""
+LEGEND_LINE = 4.0
+"""Letters' widths of a legend's lines: long enough that broken lines are seen to be broken."""
 LABELS = {
     "success": "judged success",
     "behaviour_success": "success while training",
@@ -177,8 +179,8 @@ def _curves(runs: Sequence[RunResult], column: str) -> tuple[np.ndarray, np.ndar
 
 def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, under: int, **how: Any) -> None:
     """`under`: how many lines are drawn after this one. It is the wider for it, so that equal curves all show."""
-    width = 1.4 + 0.7 * min(under, 4)
-    size = 3.5 + min(under, 4)
+    width = 1.3 + 0.45 * min(under, 4)
+    size = 3.5 + 0.7 * min(under, 4)
     axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=width, markersize=size, **how)
 
 
@@ -216,14 +218,16 @@ def _finish(
     columns = legend_columns(list(names), figure.get_figwidth())
     rows = -(-len(names) // columns)
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
-    figure.legend(names.values(), names.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(
+        names.values(), names.keys(), loc="outside lower center", ncols=columns, frameon=False, handlelength=LEGEND_LINE
+    )
     figure.suptitle(wrapped(title, figure.get_figwidth() * 11), fontsize=11)
     return figure
 
 
 def legend_columns(names: Sequence[str], inches: float) -> int:
     """As many as fit beside each other, at most five."""
-    widest = 0.7 + 0.085 * max(len(name) for name in names)
+    widest = 0.9 + 0.085 * max(len(name) for name in names)
     return max(1, min(len(names), 5, int(inches / widest)))
 
 
