@@ -20,7 +20,7 @@ R = TypeVar("R")
 SCHEDULING = "xla_gpu_command_buffer_scheduling_mode"
 SIDE_BY_SIDE = {SCHEDULING: "CONCURRENT"}
 """Kernels that do not depend on each other may run at the same time. Which they are is the same; XLA's own choice is
-one after another. On an H200 a step of one run is half as fast again, at 128 runs 2-3%, for a quarter more memory
+one after another. On an H200 a step of one run is half as fast again, at 128 runs 2-3%, for 29% more memory
 (docs/speed.md)."""
 
 
