@@ -1,4 +1,4 @@
-"""For the whole suite: strict arithmetic (no silent change of dtype or rank), and groups of tests kept together."""
+"""For the whole suite: strict arithmetic (no silent change of dtype or rank), groups kept together, a shared agent."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from hyper_rl import Hyper
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -39,3 +42,12 @@ def group_of(file: Path) -> str | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup | None:
     return ByGroup(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="session")
+def room_agent() -> Hyper:
+    """A small agent to save, load and ask; files share it, so whoever trains on loads a copy."""
+    from agent_checks import ROOM
+    from hyper_rl import Hyper
+
+    return Hyper("Room", **ROOM).learn(500)

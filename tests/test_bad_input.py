@@ -15,6 +15,8 @@ from hyper_rl.cli.render import RenderOptions
 from hyper_rl.cli.study import StudyOptions
 from hyper_rl.cli.train import parse
 from hyper_rl.cli.train_options import TrainOptions, resolve
+from hyper_rl.config import Config, build_program
+from hyper_rl.training.program import Program
 from hyper_rl.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("bad-input")  # one process, so that the run folder is made once
@@ -152,6 +154,25 @@ def test_a_replay_must_leave_room_for_the_rest(
     for part in ("capacity", "2 run(s)", "replay 915.5 MiB", "1.0 GiB is free", "--seeds"):
         assert part in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_far_too_many_runs_are_refused_before_they_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To build each of them, only to say that they do not fit, would take minutes."""
+    built: list[int] = []
+
+    def build(config: Config) -> Program:
+        built.append(len(config.runs))
+        return build_program(config)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hyper_rl.training.memory.available", lambda _: 2**30)
+    monkeypatch.setattr("hyper_rl.training.trainer.build_program", build)
+    line = refused("train MediumMaze-Easy --beta 0.1 1 --seeds 50000", capsys)
+    for part in ("capacity", "100000 run(s) need 5.3 TiB (replay 4.4 TiB)", "1.0 GiB is free", "--seeds"):
+        assert part in line
+    assert built == [1] and list(tmp_path.iterdir()) == []
 
 
 def test_whole_numbers_as_people_write_them() -> None:

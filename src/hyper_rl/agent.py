@@ -73,7 +73,7 @@ class OffPolicyAgent:
         eval_episodes: int = 10,
         **settings: Any,
     ) -> None:
-        """`learner` and `bonus`: a name, or a configured object such as `TD3(lr=1e-3)`; by default what fits the task.
+        """`learner` and `bonus`: a name, or an object such as `TD3(lr=1e-3)`; by default what fits task and learner.
 
         `horizon`: the episode limit, where the environment states none. `success`: what solves the task ("info",
         "terminated" or "reward"). `eval_env`: for an environment that cannot be made a second time. Further settings

@@ -258,6 +258,11 @@ def build_program(config: Config) -> Program:
     return stack_runs(programs)
 
 
+def first_run(config: Config) -> Config:
+    """The first of its runs alone: all of them take the same memory, and to build one is quick."""
+    return dataclasses.replace(config, betas=config.betas[:1], seeds=config.seeds[:1])
+
+
 def _explorer_reward(config: Config, beta: float, lesson: LessonOptions | None) -> ExplorerReward:
     reward = ExplorerReward(
         float(beta),

@@ -13,6 +13,8 @@ class Registry(Mapping[str, type[Any]]):
 
     def __init__(self, kind: str, classes: Mapping[str, type[Any]]) -> None:
         self._kind, self._classes = kind, dict(classes)
+        self._unnamed: set[str] = set()
+        """Names that nobody gave: those of classes which came without one."""
 
     def __getitem__(self, name: str) -> type[Any]:
         return self._classes[name]
@@ -29,6 +31,12 @@ class Registry(Mapping[str, type[Any]]):
             taken = self._classes[name].__qualname__
             raise UserError(f"{self._kind}: {name!r} is already {taken}; choose another name")
         self._classes[name] = made
+        self._unnamed.discard(name)
+
+    def given_name(self, thing: object) -> str | None:
+        """The name that a configured object's class was given; None for one that `name_of` had to call something."""
+        named = (name for name in self._classes if name not in self._unnamed)
+        return next((name for name in named if type(thing) is self._classes[name]), None)
 
     def name_of(self, thing: object) -> str:
         """The name of a configured object's class; one that has none yet goes by that of its class."""
@@ -37,4 +45,5 @@ class Registry(Mapping[str, type[Any]]):
                 return name
         name = type(thing).__name__
         self.add(name, type(thing))
+        self._unnamed.add(name)
         return name

@@ -281,10 +281,13 @@ def parse_p_end(value: str | float, horizon: int) -> float:
 def make_parts(
     choice: TaskChoice, preset: str, method: str, learner: str | eqx.Module | None, bonus: str | eqx.Module | None
 ) -> tuple[eqx.Module, eqx.Module | None]:
-    """Learner and bonus: by name as the preset sets them, objects as given, else what fits the task."""
+    """Learner and bonus: by name as the preset sets them, objects as given, else what fits the task and the learner.
+
+    An object chooses the bonus that its name would; a class without a name, that of the learner that fits the task.
+    """
     require_choice("method", method, METHODS)
     require_word("preset", preset, PRESETS)
-    learner_name = learner if isinstance(learner, str) else fitting_learner(choice)
+    learner_name = learner if isinstance(learner, str) else LEARNERS.given_name(learner) or fitting_learner(choice)
     require_choice("learner", learner_name, LEARNERS)
     chosen = find_preset(preset, learner_name)
     bonus_name = bonus if isinstance(bonus, str) else fitting_bonus(learner_name)

@@ -24,13 +24,13 @@ import numpy as np
 
 from hyper_rl.agent import OffPolicyAgent, load
 from hyper_rl.agent_arguments import as_path, require_environments, require_parts, require_settings
-from hyper_rl.config import Config, first_difference, options_of, require_learning
+from hyper_rl.config import Config, first_difference, require_learning
 from hyper_rl.envs.gym_make import import_registering
-from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError, require, require_count
 from hyper_rl.methods.policies import METHODS
 from hyper_rl.own_parts import module_for_task
 from hyper_rl.report.writers import NAMES as WRITERS
+from hyper_rl.room_options import write_out_room
 from hyper_rl.settings import Settings, as_number, as_steps, choose_task, make_parts, require_word
 from hyper_rl.studies.statistics import Estimate, robustness_score
 from hyper_rl.training.progress import show_progress
@@ -129,13 +129,10 @@ def sweep(
     folder, saving = as_path("out", out), _saving(checkpoint_seconds, log)
     if env_module is not None:  # it may add learners and bonuses, which have to be known by name
         import_registering(env_module)
-    options = dict(env_kwargs or {})
-    if task == "Room" and backend in (None, "jax"):
-        options = {**options_of(Room()), **options}  # written out, as the command does
     choice = choose_task(
         task,
         backend=backend,
-        options=options,
+        options=write_out_room(task, backend, env_kwargs or {}),
         horizon=horizon,
         env_module=module_for_task(task, env_module),
         success=success,

@@ -18,7 +18,7 @@ from hyper_rl.bonuses.disagreement import Disagreement
 from hyper_rl.bonuses.icm import ICM
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.bonuses.rnd import RND
-from hyper_rl.config import Config, options_of
+from hyper_rl.config import Config
 from hyper_rl.envs.gym_make import import_registering
 from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError, require, require_choice, require_count
@@ -33,6 +33,7 @@ from hyper_rl.methods.policies import METHODS
 from hyper_rl.own_parts import module_for_task, require_known
 from hyper_rl.presets import PRESETS, find_preset
 from hyper_rl.report.writers import NAMES as WRITERS
+from hyper_rl.room_options import write_out_room
 from hyper_rl.settings import Settings, choose_task, fitting_bonus, fitting_learner
 
 LEARNER_GROUPS = ("td3", "sac", "dqn", "tabular_q")
@@ -160,13 +161,10 @@ def resolve(options: TrainOptions) -> Config:
                 f"bonus: got {options.bonus!r}, must be left out with method 'exploit', which has no explorer"
             )
     require_count("seeds", options.seeds)
-    task_options: dict[str, Any] = dict(options.env)
-    if options.task == "Room" and options.backend in (None, "jax"):
-        task_options = {**options_of(options.room), **task_options}
     choice = choose_task(
         options.task,
         backend=options.backend,
-        options=task_options,
+        options=write_out_room(options.task, options.backend, options.env, room=options.room),
         horizon=options.horizon,
         env_module=module_for_task(options.task, options.env_module),
         success=options.success,

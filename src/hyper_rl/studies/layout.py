@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from hyper_rl.backend import usable_devices
-from hyper_rl.config import Config, build_program
+from hyper_rl.config import Config, build_program, first_run
 from hyper_rl.errors import UserError
 from hyper_rl.studies.plan import Group
 from hyper_rl.training.memory import HEADROOM, available, check_fits, estimate
@@ -41,7 +41,7 @@ def divide(
 def _divide_one(group: Group, devices: int, free_on: Callable[[int], int | None]) -> list[Group]:
     """The fewest parts whose every share fits into its device."""
     config = group.config
-    one = build_program(replace(config, betas=config.betas[:1], seeds=config.seeds[:1]))
+    one = build_program(first_run(config))
     needed = max(estimate(one)[0], 1)
 
     def fits(runs: int) -> bool:

@@ -20,11 +20,11 @@ import equinox as eqx
 from hyper_rl.bonuses.registry import BONUSES
 from hyper_rl.config import Config, options_of, require_learning
 from hyper_rl.envs.gym_make import import_registering
-from hyper_rl.envs.room import Room
 from hyper_rl.errors import UserError
 from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.own_parts import module_for_task
+from hyper_rl.room_options import write_out_room
 from hyper_rl.settings import Settings, TaskChoice, choose_task, make_parts
 from hyper_rl.studies.study_file import Entries, StudyFile
 from hyper_rl.studies.study_keys import ENV, parts
@@ -146,12 +146,10 @@ def _configure(study: StudyFile, combination: _Combination) -> Config:
 
 
 def _choose(values: Mapping[str, Any]) -> TaskChoice:
-    """The task. The Room's options are written out, as the command does."""
+    """The task and its options, those of the Room by their symbols too."""
     task = values["task"]
     options = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{ENV}.")}
-    if task == "Room" and values.get("backend") in (None, "jax"):
-        options = {ROOM_SYMBOLS.get(name, name): value for name, value in options.items()}
-        options = {**options_of(Room()), **options}
+    options = write_out_room(task, values.get("backend"), options, symbols=ROOM_SYMBOLS)
     keys = {key: values[key] for key in TASK_KEYS if key in values}
     if "env_module" in keys:
         import_registering(keys["env_module"])  # again: this may be a worker, which has not read the file

@@ -15,15 +15,15 @@ from hyper_rl.errors import UserError
 from hyper_rl.training.program import Program, RunState, init_run, init_run_from
 from hyper_rl.training.replay import human_bytes
 from hyper_rl.training.sharding import describe, share_evenly
-from hyper_rl.types import tree_bytes
+from hyper_rl.types import take_run, tree_bytes
 
 HEADROOM = 0.9
 """Share of the free memory that may be asked for: the rest is for compiling, evaluating and writing checkpoints."""
 
 
 def estimate(program: Program) -> tuple[int, int]:
-    """(bytes of everything, bytes of the replay) of all runs, from shapes alone."""
-    shapes = jax.eval_shape(jax.vmap(_init_anywhere), program)
+    """(bytes of everything, bytes of the replay) of one of the runs, from shapes alone; all take the same."""
+    shapes = jax.eval_shape(lambda runs: _init_anywhere(take_run(runs, 0)), program)
     return tree_bytes(shapes), tree_bytes(shapes.replay)
 
 
@@ -64,8 +64,11 @@ def _free_on(device: jax.Device) -> int | None:
 
 
 def check_fits(program: Program, runs: int, *, remedy: str = "lower --capacity, --seeds or the number of betas") -> str:
-    """One line that says what will be taken; raises, with the `remedy`, when it cannot be had."""
-    total, replay = estimate(program)
+    """One line that says what `runs` runs will take; raises, with the `remedy`, when it cannot be had.
+
+    `program` holds them, or as few of them as the first.
+    """
+    total, replay = (runs * each for each in estimate(program))
     several = not isinstance(program.task, HostTask)
     free = available(share_evenly(runs, len(usable_devices())) if several else 1)
     line = f"memory: {human_bytes(total)} for {runs} run{'s' if runs != 1 else ''} (replay {human_bytes(replay)})"

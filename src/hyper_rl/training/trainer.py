@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hyper_rl.backend import usable_devices
-from hyper_rl.config import Config, build_program, check_precision
+from hyper_rl.config import Config, build_program, check_precision, first_run
 from hyper_rl.envs.host_env import TaskFailure
 from hyper_rl.errors import UserError, require
 from hyper_rl.own_parts import import_stored
@@ -67,8 +67,8 @@ def train(
     import_stored(config)
     config.check()
     _check_helpers(config, saving, env_workers)
+    memory = _check_memory(config)
     program = build_program(config)
-    memory = check_fits(program, len(config.runs))
     with RunFolder.begin(out) as (folder, notes):
         as_found = FolderAsFound(folder)
         folder.write_config(config)
@@ -108,8 +108,8 @@ def resume(
             return folder.read_result()
         config.check()
         _check_helpers(config, saving, env_workers)
+        memory = _check_memory(config)
         program = build_program(config)
-        memory = check_fits(program, len(config.runs))
         open_mine = partial(open_loop, config, program, workers=env_workers, module=env_module)
         as_found = FolderAsFound(folder)
         extended = extend_steps is not None
@@ -122,6 +122,11 @@ def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
     most = 0 if config.host is None else len(config.runs)
     why = "0: a JAX task needs none" if config.host is None else f"between 0 and {most}, one for each run at most"
     require(0 <= env_workers <= most, "env_workers", env_workers, why)
+
+
+def _check_memory(config: Config) -> str:
+    """From one run: to build all of them takes minutes where there are far too many."""
+    return check_fits(build_program(first_run(config)), len(config.runs))
 
 
 class FolderAsFound:
