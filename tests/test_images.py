@@ -329,7 +329,7 @@ def test_dqn_learns_to_go_to_the_goal_and_is_the_same_after_loading(tmp_path: Pa
         seen.append(env.reset(seed=seed)[0])
     actions, _ = agent.predict(np.stack(seen))
     loaded = Exploit.load(tmp_path / "agent", env=pixels)
-    for other in (agent, loaded):
+    for other in (agent, loaded, Exploit.load(tmp_path / "agent")):
         np.testing.assert_array_equal([other.predict(picture)[0] for picture in seen], actions)
     with pytest.raises(UserError, match="dtype float64, declared uint8"):
         loaded.predict(seen[0] / 255)
