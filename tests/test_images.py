@@ -185,6 +185,28 @@ def test_convolutions_are_what_they_are_by_hand(shape: tuple[int, int, int]) -> 
     np.testing.assert_allclose(answer, by_hand(made, images), rtol=1e-4, atol=1e-6)
 
 
+def test_slopes_are_those_of_the_library_s_own_convolutions() -> None:
+    made, sides = make_convolutions(jax.random.key(1), (36, 41, 2)), ("NHWC", "HWIO", "NHWC")
+    images = jax.random.uniform(jax.random.key(2), (3, 36 * 41 * 2))
+
+    def theirs(made: Convolutions, x: Array) -> Array:
+        x = x.reshape(-1, *made.image)
+        for layer, weight, bias in zip(NATURE, made.weights, made.biases, strict=True):
+            stride = (layer.stride, layer.stride)
+            x = jax.nn.relu(
+                jax.lax.conv_general_dilated(x, weight, stride, "VALID", dimension_numbers=sides)
+                + bias[None, None, None]
+            )
+        return x.reshape(len(x), -1)
+
+    def slopes(run: Any) -> Any:
+        return jax.jit(jax.grad(lambda both: jnp.sin(9 * run(*both)).sum()))((made, images))
+
+    pairs = zip(*map(jax.tree.leaves, (slopes(Convolutions.__call__), slopes(theirs))), strict=True)
+    for mine, other in pairs:
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-5 * float(jnp.abs(other).max()))
+
+
 def test_convolutions_of_an_atari_frame_start_as_those_of_pytorch_do() -> None:
     made = make_convolutions(jax.random.key(0), (84, 84, 4))
     assert layers_for((84, 84, 4)) == NATURE and convolved_size((84, 84, 4)) == 3136
@@ -246,6 +268,19 @@ def test_rnd_of_images_pays_the_error_before_it_learns_and_learns_what_it_has_se
     assert float(last) < 0.05 * float(first)
     unseen = bonus.reward(after, jax.tree.map(lambda leaf: leaf[None], moment(99)))
     assert float(unseen[0]) > 5 * float(last)
+
+
+def test_rnd_as_lesson_has_it_takes_images_through_its_frozen_trunk() -> None:
+    bonus = RND(lr=1e-3, variant="lesson")
+    state = jax.jit(bonus.init, static_argnums=1)(jax.random.key(0), SPEC)
+    assert isinstance(state.trunk, ImageNetwork) and not isinstance(state.predictor, ImageNetwork)
+    batch: Transition = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(moment(number) for number in range(8)))
+    learn, first, after = jax.jit(bonus.learn), None, state
+    for _ in range(100):
+        _, after, loss = learn(after, batch, jax.random.key(1))
+        first = loss if first is None else first
+    assert first is not None and float(loss) < 0.5 * float(first)
+    assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.trunk, after.trunk)), strict=True))
 
 
 def test_slopes_of_the_first_rows_only() -> None:
@@ -339,16 +374,9 @@ def test_dqn_learns_to_go_to_the_goal_and_is_the_same_after_loading(tmp_path: Pa
     assert differing(tmp_path / "one", tmp_path / "other") == []
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--method decouple --preset minigrid --env.scale 9",
-        "--method lesson --preset paper --rnd.variant lesson",
-    ],
-)
-def test_other_methods_networks_and_presets_run(options: str, tmp_path: Path) -> None:
+def test_lesson_and_the_minigrid_preset_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert main(f"train {COMMAND} --steps 60 --out {out} {options}".split()) == 0
+    assert main(f"train {COMMAND} --steps 60 --method lesson --preset minigrid --out {out}".split()) == 0
     last = {name: values[-1] for name, values in RunFolder.open(out)[0].read_curve().items()}
     assert last["step"] == 60 and last["finite"] == 1 and last["bonus_loss"] > 0
 
