@@ -248,10 +248,10 @@ def test_bytes_are_brought_to_one_and_floats_are_left_alone() -> None:
 
 def test_rnd_of_images_pays_the_error_before_it_learns_and_learns_what_it_has_seen() -> None:
     bonus = RND(lr=1e-3, widths=(32,), outputs=8)
-    state = bonus.init(jax.random.key(0), SPEC)
+    state, observe = bonus.init(jax.random.key(0), SPEC), jax.jit(bonus.observe)
     moments = [moment(number) for number in range(16)]
     for one in moments:
-        state = bonus.observe(state, one)
+        state = observe(state, one)
     bytes_seen = np.stack([np.asarray(one.next_observation, np.float64) for one in moments])
     np.testing.assert_allclose(state.observations.mean, bytes_seen.mean(axis=0), rtol=1e-5)
     batch: Transition = jax.tree.map(lambda *leaves: jnp.stack(leaves), *moments)
@@ -259,14 +259,14 @@ def test_rnd_of_images_pays_the_error_before_it_learns_and_learns_what_it_has_se
     expected = np.clip((bytes_seen - bytes_seen.mean(axis=0)) / bytes_seen.std(axis=0), -5, 5)
     np.testing.assert_allclose(inputs, expected, atol=1e-3)
     np.testing.assert_array_equal(inputs, standardised(state.observations, batch.next_observation.astype(float)))
-    learn = jax.jit(bonus.learn)
+    learn, reward = jax.jit(bonus.learn), jax.jit(bonus.reward)
     paid, after, first = learn(state, batch, jax.random.key(1))
-    np.testing.assert_allclose(paid, bonus.reward(state, batch), rtol=1e-4)
+    np.testing.assert_allclose(paid, reward(state, batch), rtol=1e-4)
     assert float(first) == pytest.approx(float(paid[:4].mean()), rel=1e-4), "a quarter is learned from"
     for _ in range(200):
         _, after, last = learn(after, batch, jax.random.key(1))
     assert float(last) < 0.05 * float(first)
-    unseen = bonus.reward(after, jax.tree.map(lambda leaf: leaf[None], moment(99)))
+    unseen = reward(after, jax.tree.map(lambda leaf: leaf[None], moment(99)))
     assert float(unseen[0]) > 5 * float(last)
 
 

@@ -32,7 +32,10 @@ def flattened(space: Any) -> Iterator[Finding]:
     if len(shape) < 2 and size < MANY:
         return
     what = "x".join(map(str, shape))
-    says = f"{what} numbers are taken as one flat vector: there are no convolutions here, and a replay holds every one"
+    says = (
+        f"{what} numbers are taken as one flat vector: convolutions are for bytes (uint8 from 0 to 255) of at least "
+        "8 x 8 pixels, and a replay holds every number"
+    )
     advice = (
         "a wrapper that returns the numbers that matter learns faster" if size >= MANY else "neighbours mean nothing"
     )
