@@ -26,7 +26,8 @@ import numpy as np
 
 from hyper_rl.cli.train_options import default_options, resolve
 from hyper_rl.config import Config, build_program
-from hyper_rl.training.host_loop import HostLoop, pack_step
+from hyper_rl.training.host_loop import HostLoop
+from hyper_rl.training.host_message import pack_step
 from hyper_rl.training.loops import env_source
 
 WARMUP = 300

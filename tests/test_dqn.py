@@ -114,10 +114,12 @@ def test_one_update_by_hand(double: bool, target: float) -> None:
     learner = DQN(lr=0.1, gamma=0.5, tau=0.25, double=double)
     after, info = update(learner, state_of(online, theirs), step_from_0_to_1(0), 1.0, 1)
     assert float(info.loss) == pytest.approx(abs(2.0 - target) - 0.5, rel=1e-6) and float(info.actor_loss) == 0.0
-    np.testing.assert_allclose(np.asarray(after.network.trunk.weights[0]), [[2.1, 0.0], [2.0, 1.0]], rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(after.network.trunk.biases[0]), [0.1, 0.0], atol=1e-6)
+    network, slow = after.network.trunk, after.target.trunk
+    assert isinstance(network, MLP) and isinstance(slow, MLP)
+    np.testing.assert_allclose(np.asarray(network.weights[0]), [[2.1, 0.0], [2.0, 1.0]], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(network.biases[0]), [0.1, 0.0], atol=1e-6)
     # The soft target went a quarter of the way to the network as it is after the step: 0.25 * 2.1, 4 - 0.25 * 2, ...
-    np.testing.assert_allclose(np.asarray(after.target.trunk.weights[0]), [[0.525, 0.0], [3.5, 7.0]], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(slow.weights[0]), [[0.525, 0.0], [3.5, 7.0]], rtol=1e-5)
     assert int(after.optimiser.steps) == 1
 
 

@@ -119,9 +119,8 @@ def test_flattening_is_gymnasiums(space: Any) -> None:
 @pytest.mark.parametrize(
     ("space", "says"),
     [
-        (image(), ("observation space", "an image", "(8, 8, 3)", "wrapper")),
-        (image((8, 8)), ("observation space", "an image", "(8, 8)")),
-        (spaces.Dict(view=image(), speed=spaces.Box(0, 1, (1,))), ("observation space['view']", "an image")),
+        (image((2, 2, 8, 8, 3)), ("observation space", "an image", "(2, 2, 8, 8, 3)", "must have two axes")),
+        (spaces.Dict(view=image(), speed=spaces.Box(0, 1, (1,))), ("observation space['view']", "an image", "wrapper")),
         (spaces.Tuple((spaces.Discrete(2), image())), ("observation space[1]", "an image")),
         (spaces.Text(5), ("observation space", "Text", "must be Box, Discrete")),
         (spaces.Dict(mission=spaces.Text(5)), ("observation space['mission']", "Text")),

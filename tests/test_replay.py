@@ -39,11 +39,11 @@ def same(one: Transition, other: Transition) -> bool:
 @pytest.mark.parametrize(("spec", "width"), [(CONTINUOUS, 10), (DISCRETE, 5), (MIXED, 7)])
 def test_rows_hold_a_transition_without_loss(spec: TaskSpec, width: int) -> None:
     layout = ReplayLayout.of(spec, 4)
-    assert layout.width == width and layout.init().shape == (4, width)
+    assert layout.width == width and np.shape(layout.init()) == (4, width)
     for number in (0, 3, 898):
         one = example(spec, number)
         row = layout.pack(one)
-        assert row.shape == (width,)
+        assert isinstance(row, Array) and row.shape == (width,)
         back = layout.unpack(row[None, :])
         assert same(jax.tree.map(lambda leaf: leaf[0], back), one)
 
@@ -53,7 +53,9 @@ def test_large_numbers_of_states_survive_the_row() -> None:
     last = jnp.asarray(2**24 - 1, jnp.int32)
     one = Transition(last, jnp.asarray(1, jnp.int32), jnp.zeros((), float), last - 1, jnp.zeros((), bool))
     layout = ReplayLayout.of(spec, 1)
-    assert same(jax.tree.map(lambda leaf: leaf[0], layout.unpack(layout.pack(one)[None, :])), one)
+    row = layout.pack(one)
+    assert isinstance(row, Array)
+    assert same(jax.tree.map(lambda leaf: leaf[0], layout.unpack(row[None, :])), one)
 
 
 def filled(layout: ReplayLayout, spec: TaskSpec, count: int) -> Array:
@@ -61,6 +63,7 @@ def filled(layout: ReplayLayout, spec: TaskSpec, count: int) -> Array:
     add = jax.jit(layout.add)
     for step in range(count):
         rows = add(rows, example(spec, step), jnp.asarray(step, jnp.int32))
+    assert isinstance(rows, Array)
     return rows
 
 

@@ -205,6 +205,33 @@ class OneWay(Walk):
         return super().reset(options=options)
 
 
+class Pixels(gymnasium.Env[Any, Any]):
+    """Go to the goal on a board of 4 x 4 fields, seen as an image: the agent in one channel, the goal in the other."""
+
+    def __init__(self, scale: int = 2, goal: int | None = None) -> None:
+        """`scale`: pixels of a field's side; `goal`: the field, drawn where none is given."""
+        self._scale, self._goal = scale, goal
+        self.observation_space = image((4 * scale, 4 * scale, 2))
+        self.action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        at, goal = (divmod(int(field), 4) for field in self.np_random.choice(16, 2, replace=False))
+        self._at, self._to = np.array(at), np.array(goal if self._goal is None else divmod(self._goal, 4))
+        return self._draw(), {}
+
+    def step(self, action: Any) -> Any:
+        axis, sign = divmod(int(action), 2)
+        self._at[axis] = np.clip(self._at[axis] + 2 * sign - 1, 0, 3)
+        there = bool((self._at == self._to).all())
+        return self._draw(), float(there), there, False, {"success": there}
+
+    def _draw(self) -> np.ndarray:
+        board = np.zeros((4, 4, 2), np.uint8)
+        board[*self._at, 0] = board[*self._to, 1] = 255
+        return board.repeat(self._scale, 0).repeat(self._scale, 1)
+
+
 def image(shape: tuple[int, ...] = (8, 8, 3)) -> spaces.Box:
     return spaces.Box(0, 255, shape, np.uint8)
 
@@ -218,7 +245,7 @@ MAKERS: dict[str, Any] = {
     "Ageing": Ageing,
     "Imports": Imports,
     "OneWay": OneWay,
-    "Picture": lambda: Still(image()),
+    "Pixels": Pixels,
     "Unbounded": lambda: Still(action_space=spaces.Box(-1.0, np.inf, (3,))),
 }
 for _name, _maker in MAKERS.items():

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hyper_rl.config import Config, make_task
@@ -29,6 +28,7 @@ from hyper_rl.learners.tabular_q import TabularQ
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.networks import MLP
 from hyper_rl.normalise import moments_deviation
+from hyper_rl.observations import observation_dtype
 
 FLATTENED = (
     "; loaded without its environment the agent takes the vector that gymnasium.spaces.flatten makes of an "
@@ -74,6 +74,7 @@ class Interface:
 
 def make_act(learner: Learner, policy: Any, spec: TaskSpec) -> Act:
     """The judged policy as a plain function; it never changes, so any number of threads may call it."""
+    vectors = not isinstance(spec.observation, Discrete)
     if isinstance(learner, Normalised):
         inner = make_act(learner.inner, policy.inner, spec)
         mean = np.asarray(policy.moments.mean)
@@ -88,7 +89,7 @@ def make_act(learner: Learner, policy: Any, spec: TaskSpec) -> Act:
     if type(learner) is TabularQ:
         best = np.asarray(policy.q).argmax(axis=1)
         return lambda seen: best[seen]
-    if type(learner) is DQN and learner.head == "plain" and not isinstance(spec.observation, Discrete):
+    if type(learner) is DQN and learner.head == "plain" and isinstance(policy.network.trunk, MLP) and vectors:
         values = numpy_mlp(policy.network.trunk)
         return lambda seen: values(seen).argmax(axis=-1)
     return _compiled(learner, policy, spec)
@@ -116,5 +117,5 @@ def numpy_mlp(mlp: MLP) -> Act:
 def _compiled(learner: Learner, policy: Any, spec: TaskSpec) -> Act:
     key = jax.random.key(0)  # it only breaks ties
     call = jax.jit(lambda batch: jax.vmap(lambda one: learner.judge(policy, one, key))(batch))
-    dtype = jnp.int32 if isinstance(spec.observation, Discrete) else jnp.zeros((), float).dtype
+    dtype = observation_dtype(spec.observation)
     return lambda seen: np.asarray(call(seen.astype(dtype)))

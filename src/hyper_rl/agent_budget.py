@@ -10,7 +10,8 @@ import dataclasses
 import warnings
 from dataclasses import dataclass
 
-from hyper_rl.config import Config, build_program, is_all_warmup, make_learner, suggest_capacity
+from hyper_rl.config import Config, build_program, is_all_warmup, make_learner, make_task, suggest_capacity
+from hyper_rl.envs.base import Box, Discrete
 from hyper_rl.errors import UserError
 from hyper_rl.settings import fitting_capacity, fitting_warmup
 from hyper_rl.training.memory import check_fits
@@ -57,7 +58,11 @@ class Asked:
         if self.capacity is not None:
             return self.capacity
         learner = make_learner(config.learner, config.learner_options, config.normalise_observations)
-        return fitting_capacity(config.method, learner, steps)
+        return fitting_capacity(config.method, learner, _observation(config), steps)
+
+
+def _observation(config: Config) -> Box | Discrete:
+    return make_task(config.task, config.task_options, config.host).spec.observation
 
 
 def _with_room(config: Config, needed: int) -> Config:
@@ -65,7 +70,8 @@ def _with_room(config: Config, needed: int) -> Config:
 
     What is learned is the same with either: up to its size a replay holds all there was.
     """
-    roomy = dataclasses.replace(config, capacity=max(needed, suggest_capacity(GROWTH * config.capacity)))
+    wanted = suggest_capacity(GROWTH * config.capacity, _observation(config))
+    roomy = dataclasses.replace(config, capacity=max(needed, wanted))
     try:
         check_fits(build_program(roomy), 1)
         return roomy

@@ -15,7 +15,7 @@ import equinox as eqx
 
 from hyper_rl.bonuses.base import Bonus
 from hyper_rl.bonuses.registry import BONUSES
-from hyper_rl.envs.base import Task
+from hyper_rl.envs.base import Box, Discrete, Task
 from hyper_rl.envs.host_task import task_from_json
 from hyper_rl.envs.registry import find_task
 from hyper_rl.errors import (
@@ -32,6 +32,7 @@ from hyper_rl.learners.registry import LEARNERS
 from hyper_rl.methods.explorer_reward import ExplorerReward
 from hyper_rl.methods.lesson import LessonOptions
 from hyper_rl.methods.policies import METHODS, make_policies
+from hyper_rl.observations import image_of
 from hyper_rl.own_parts import require_known
 from hyper_rl.plain_values import plain
 from hyper_rl.presets import PRESETS
@@ -272,9 +273,9 @@ def _explorer_reward(config: Config, beta: float, lesson: LessonOptions | None) 
     return reward if lesson is None else lesson.explorer_reward(reward)
 
 
-def suggest_capacity(steps: int) -> int:
-    """The whole history up to the usual million."""
-    return max(1, min(steps, 1_000_000))
+def suggest_capacity(steps: int, observation: Box | Discrete) -> int:
+    """The whole history up to the usual million; of images, a tenth of it: as many of 84 x 84 x 4 take 5.3 GiB."""
+    return max(1, min(steps, 1_000_000 if image_of(observation) is None else 100_000))
 
 
 def is_all_warmup(config: Config) -> bool:

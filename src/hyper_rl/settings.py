@@ -208,7 +208,7 @@ class Settings:
             lengths=self.lengths,
             bonus_scale=preset.bonus_scale if self.bonus_scale is None else self.bonus_scale,
             reward_scale=preset.reward_scale if self.reward_scale is None else self.reward_scale,
-            capacity=self.capacity if self.capacity is not None else fitting_capacity(self.method, self.learner, steps),
+            capacity=self._capacity(steps),
             task_options=dict(self.choice.options),
             learner_options=options_of(greedy_unless_alone(self.learner, self.method)),
             bonus_options={} if self.bonus is None else options_of(self.bonus),
@@ -243,10 +243,16 @@ class Settings:
         horizon = self.choice.horizon
         return min(p_start, parse_p_end(default, horizon)) if self.p_end is None else parse_p_end(self.p_end, horizon)
 
+    def _capacity(self, steps: int) -> int:
+        if self.capacity is not None:
+            return self.capacity
+        return fitting_capacity(self.method, self.learner, self.choice.spec.observation, steps)
+
     def _normalises(self, preset: Preset, deep: bool) -> bool:
         if self.normalise_observations is not None:
             return self.normalise_observations
-        vectors = isinstance(self.choice.spec.observation, Box)
+        seen = self.choice.spec.observation
+        vectors = isinstance(seen, Box) and seen.image is None
         return deep and preset.normalise_observations and vectors and not self.choice.entry.units_of_one
 
 
@@ -264,9 +270,9 @@ def fitting_warmup(preset: str, learner: str, steps: int) -> int:
     return 0 if learner == "tabular_q" else min(chosen.warmup, int(chosen.warmup_share * steps))
 
 
-def fitting_capacity(method: str, learner: Any, steps: int) -> int:
+def fitting_capacity(method: str, learner: Any, observation: Box | Discrete, steps: int) -> int:
     needs_replay = method == "lesson" or learner.batch_size > 0
-    return suggest_capacity(steps) if needs_replay else 1
+    return suggest_capacity(steps, observation) if needs_replay else 1
 
 
 def parse_p_end(value: str | float, horizon: int) -> float:

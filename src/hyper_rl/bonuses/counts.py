@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.errors import UserError, require, require_count, require_finite
+from hyper_rl.observations import refuse_images
 from hyper_rl.types import Transition
 
 LARGEST_TABLE = 10_000_000
@@ -49,6 +50,7 @@ class Counts(eqx.Module):
         return 1.0
 
     def check(self, spec: TaskSpec) -> None:
+        refuse_images(spec, "bonus", "counts")
         if isinstance(spec.observation, Box):
             size = spec.observation.size
             if self.bins == 0:

@@ -29,7 +29,7 @@ from hyper_rl.errors import require, require_choice, require_count, require_posi
 from hyper_rl.learners.normalised import LARGEST
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_ensemble, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
-from hyper_rl.observations import as_vectors, feature_size
+from hyper_rl.observations import as_vectors, feature_size, refuse_images
 from hyper_rl.types import Transition
 
 
@@ -73,7 +73,8 @@ class Disagreement(eqx.Module):
         return 0.0
 
     def check(self, spec: TaskSpec) -> None:
-        """Nothing to refuse: vectors are taken as they are, numbered states and actions as one-hot vectors."""
+        """Images; vectors are taken as they are, numbered states and actions as one-hot vectors."""
+        refuse_images(spec, "bonus", "disagreement")
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> DisagreementState:
         size, actions = feature_size(spec.observation), feature_size(spec.action)

@@ -27,7 +27,7 @@ from hyper_rl.envs.base import TaskSpec
 from hyper_rl.errors import is_number, require, require_count, require_positive, require_widths
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp
 from hyper_rl.normalise import RunningMoments, moments_add, moments_init
-from hyper_rl.observations import as_vectors, feature_size
+from hyper_rl.observations import as_vectors, feature_size, refuse_images
 from hyper_rl.types import Transition
 
 
@@ -83,7 +83,8 @@ class ICM(eqx.Module):
         return 0.0
 
     def check(self, spec: TaskSpec) -> None:
-        """Nothing to refuse: numbered states and actions are taken as one-hot vectors, the others as they are."""
+        """Images; numbered states and actions are taken as one-hot vectors, the others as they are."""
+        refuse_images(spec, "bonus", "icm")
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> ICMState:
         size, actions = feature_size(spec.observation), feature_size(spec.action)

@@ -7,7 +7,8 @@ the *next* observation: a transition is paid for where it leads. Two variants:
 
 * `standard`: input in units of its own running deviation, clipped to +-5 (a random network answers to units it was not
   made for with almost nothing or with one saturated direction), predictor trained on a share of each batch. The bonus
-  is the plain error: dividing it by its running deviation is the business of `ExplorerReward.bonus_scale`.
+  is the plain error: dividing it by its running deviation is the business of `ExplorerReward.bonus_scale`. Of images
+  every byte has its own deviation, and target and predictor have convolutions below their layers.
 * `lesson`: as in LESSON (Kim et al. 2023). Raw input, one frozen random trunk under both networks, heads of the
   published sizes, the whole batch. Its bonus is centred, (e - mean) / deviation, and so negative where the error is
   below average. Centring shifts a reward instead of scaling it, so it lives here, with its own running statistics:
@@ -25,7 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from hyper_rl.bonuses.disagreement import weighted_squared_error
-from hyper_rl.envs.base import TaskSpec
+from hyper_rl.convolutions import ImageNetwork, make_network, run_network
+from hyper_rl.envs.base import Box, Discrete, TaskSpec
 from hyper_rl.errors import is_number, require, require_choice, require_count, require_positive, require_widths
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, mlp_gradient
 from hyper_rl.normalise import RunningMoments, moments_add, moments_deviation, moments_init
@@ -39,11 +41,11 @@ LESSON_OUTPUTS = 16
 
 
 class RNDState(NamedTuple):
-    trunk: MLP | None
+    trunk: MLP | ImageNetwork | None
     """Frozen, and under both networks; none in the standard variant."""
-    target: MLP
+    target: MLP | ImageNetwork
     """Frozen."""
-    predictor: MLP
+    predictor: MLP | ImageNetwork
     optimiser: AdamState
     observations: RunningMoments
     """Of the next observations; kept where the input is normalised."""
@@ -84,16 +86,18 @@ class RND(eqx.Module):
         """Nothing to refuse: numbers are taken as they are, numbered states as one-hot vectors, actions not at all."""
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec) -> RNDState:
-        size = feature_size(spec.observation)
+        seen, size = spec.observation, feature_size(spec.observation)
         trunk_key, target_key, predictor_key = jax.random.split(key, 3)
-        trunk, sizes = None, (size, *self.widths, self.outputs)
+        trunk: MLP | ImageNetwork | None = None
+        target: MLP | ImageNetwork
+        predictor: MLP | ImageNetwork
         if self.variant == "lesson":
-            trunk = make_mlp(trunk_key, (size, *LESSON_TRUNK))
+            trunk = _over(seen, trunk_key, LESSON_TRUNK)
             sizes = (LESSON_TRUNK[-1], *LESSON_WIDTHS, LESSON_OUTPUTS)
-        predictor = make_mlp(predictor_key, sizes)
-        return RNDState(
-            trunk, make_mlp(target_key, sizes), predictor, adam_init(predictor), moments_init(size), moments_init(1)
-        )
+            target, predictor = (make_mlp(key, sizes) for key in (target_key, predictor_key))
+        else:
+            target, predictor = (_over(seen, key, (*self.widths, self.outputs)) for key in (target_key, predictor_key))
+        return RNDState(trunk, target, predictor, adam_init(predictor), moments_init(size), moments_init(1))
 
     def observe(self, state: RNDState, newest: Transition) -> RNDState:
         if self.variant == "standard":
@@ -104,10 +108,9 @@ class RND(eqx.Module):
 
     def inputs(self, state: RNDState, observations: Shaped[Array, "batch ..."]) -> Float[Array, "batch n"]:
         """What target and predictor are given."""
-        vectors = as_vectors(observations, state.observations.mean.shape[0])
         if state.trunk is not None:
-            return jax.nn.relu(state.trunk(vectors))
-        return standardised(state.observations, vectors)
+            return jax.nn.relu(run_network(state.trunk, observations))
+        return standardised(state.observations, as_vectors(observations, state.observations.mean.shape[0]))
 
     def errors(self, state: RNDState, observations: Shaped[Array, "batch ..."]) -> Float[Array, " batch"]:
         """The raw prediction error."""
@@ -121,14 +124,11 @@ class RND(eqx.Module):
         self, state: RNDState, batch: Transition, key: PRNGKeyArray
     ) -> tuple[Float[Array, " batch"], RNDState, Float[Array, ""]]:
         inputs = self.inputs(state, batch.next_observation)
-        predictions, layers = state.predictor.with_layers(inputs)
-        differences = predictions - state.target(inputs)
-        errors = jnp.square(differences).mean(axis=-1)
+        wanted = state.target(inputs)
         # The batch is an independent uniform draw, so its first rows are one too: no draw and no gather.
         share = self.share if self.variant == "standard" else 1.0
-        rows = max(1, round(share * errors.shape[0]))
-        loss, slopes = weighted_squared_error(differences[:rows], jnp.full((rows,), 1.0 / rows, float))
-        grads = mlp_gradient(state.predictor, tuple(layer[:rows] for layer in layers), slopes)
+        rows = max(1, round(share * inputs.shape[0]))
+        errors, loss, grads = learn_rows(state.predictor, inputs, wanted, rows)
         predictor, optimiser = adam_step(state.predictor, grads, state.optimiser, self.lr)
         after = state._replace(predictor=predictor, optimiser=optimiser)
         if self.variant == "lesson":
@@ -137,6 +137,31 @@ class RND(eqx.Module):
 
     def _paid(self, state: RNDState, errors: Float[Array, " batch"]) -> Float[Array, " batch"]:
         return centred(state.errors, errors) if self.variant == "lesson" else errors
+
+
+def learn_rows(
+    predictor: MLP | ImageNetwork, inputs: Float[Array, "batch n"], wanted: Float[Array, "batch outputs"], rows: int
+) -> tuple[Float[Array, " batch"], Float[Array, ""], MLP | ImageNetwork]:
+    """Errors of the whole batch; the mean error of its first `rows` and its slopes in the predictor."""
+    if isinstance(predictor, ImageNetwork):
+
+        def mean_error(predictor: ImageNetwork) -> tuple[Float[Array, ""], Float[Array, " rows"]]:
+            errors = jnp.square(predictor(inputs[:rows]) - wanted[:rows]).mean(axis=-1)
+            return errors.mean(), errors
+
+        (loss, first), grads = jax.value_and_grad(mean_error, has_aux=True)(predictor)
+        others = jnp.square(predictor(inputs[rows:]) - wanted[rows:]).mean(axis=-1)
+        return jnp.concatenate([first, others]), loss, grads
+    predictions, layers = predictor.with_layers(inputs)
+    differences = predictions - wanted
+    errors = jnp.square(differences).mean(axis=-1)
+    loss, slopes = weighted_squared_error(differences[:rows], jnp.full((rows,), 1.0 / rows, float))
+    return errors, loss, mlp_gradient(predictor, tuple(layer[:rows] for layer in layers), slopes)
+
+
+def _over(seen: Box | Discrete, key: PRNGKeyArray, widths: tuple[int, ...]) -> MLP | ImageNetwork:
+    """A network over observations; the last width is its output's."""
+    return make_network(key, seen, lambda key, inputs: make_mlp(key, (inputs, *widths)))
 
 
 def standardised(seen: RunningMoments, vectors: Float[Array, "batch n"]) -> Float[Array, "batch n"]:

@@ -88,7 +88,7 @@ class TrainOptions:
     reward_scale: RewardScale | None = None
     """What the explorer's whole reward is divided by; default: the preset's."""
     capacity: int | None = None
-    """Transitions the replay of one run holds; default: all of them, at most a million."""
+    """Transitions the replay of one run holds; default: all of them, at most a million, of images 100,000."""
     train_every: int | None = None
     """Environment steps between trainings; default: the preset's."""
     gradient_steps: int = 1

@@ -25,6 +25,9 @@ class Box:
     size: int
     low: float
     high: float
+    image: tuple[int, int, int] | None = None
+    """Height, width and channels where an observation is an image: a flat vector of bytes (uint8), row by row, the
+    channels of a pixel side by side."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyper_rl.envs.check_observations import flattened, observation_finding
+from hyper_rl.envs.check_observations import flattened, image_finding, observation_finding
 from hyper_rl.envs.env_trial import Trial, find_difference, play
 from hyper_rl.envs.finding import Finding
 from hyper_rl.envs.gym_make import episode_limit, layers, make_environment, one_line
@@ -36,7 +36,8 @@ REWARD_RANGE = (0.01, 10.0)
 """Root mean square of the rewards other than 0 with which the default learning rates are at home."""
 SLOW = 1000.0
 """Steps per second below which worker processes pay."""
-REPLAY = 1_000_000
+LONG = 10_000_000
+"""Steps of a training that has more of them than a replay holds."""
 HARMLESS = ("observation space minimum", "observation space maximum", "symmetric and normalized", "unwrapped version")
 """Of Gymnasium's warnings: infinite bounds of observations are fine here, actions are rescaled, wrappers are meant."""
 PLAIN_WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
@@ -63,7 +64,7 @@ def check_environment(source: EnvSource, steps: int) -> tuple[list[Finding], Hos
     host.close()
     findings = [
         Finding("spaces", "ok", _spaces(spec.task)),
-        *flattened(space),
+        *(() if _image(spec.task) else flattened(space)),
         _gymnasium_checker(source),
         limit,
         *_what_was_seen(source, spec.task, trials, steps),
@@ -103,6 +104,10 @@ def _spaces(task: TaskSpec) -> str:
 
 def _in_words(space: Box | Discrete) -> str:
     size = _size(space)
+    image = getattr(space, "image", None)
+    if image is not None:
+        height, width, channels = image
+        return f"an image of {height} x {width} pixels and {channels} channel{'s' if channels > 1 else ''}"
     return f"one of {size}" if _is_choice(space) else f"{size} number{'s' if size > 1 else ''}"
 
 
@@ -147,7 +152,9 @@ def _what_was_seen(source: EnvSource, task: TaskSpec, trials: list[Trial], steps
         return
     yield _density(trials)
     yield _reward_scale(trials)
-    if not _is_choice(task.observation):
+    if _image(task):
+        yield image_finding(trials)
+    elif not _is_choice(task.observation):
         yield observation_finding(trials)
     yield _success(source, trials)
     yield _endings(trials)
@@ -238,12 +245,15 @@ def _speed(trials: list[Trial]) -> Finding:
 
 
 def _memory(task: TaskSpec) -> Finding:
-    """A row of the replay holds two observations, the action, the reward and how it ended."""
+    """Of as large a replay as a long training has when nobody says."""
+    from hyper_rl.config import suggest_capacity
     from hyper_rl.training.memory import HEADROOM, available
+    from hyper_rl.training.replay import ReplayLayout
 
-    row = 4 * (2 * _numbers(task.observation) + _numbers(task.action) + 2)
-    total, free = row * REPLAY, available()
-    says = f"{total / 2**20:,.0f} MiB for a replay of {REPLAY:,} transitions, for each run"
+    capacity = suggest_capacity(LONG, task.observation)
+    row = ReplayLayout.of(task, capacity).row_bytes
+    total, free = row * capacity, available()
+    says = f"{total / 2**20:,.0f} MiB for a replay of {capacity:,} transitions, for each run"
     data = {"replay_bytes": total, "free_bytes": free}
     if free is not None and total > HEADROOM * free:
         fits = int(HEADROOM * free / row)
@@ -262,5 +272,5 @@ def _size(space: Any) -> int:
     return int(space.n if _is_choice(space) else space.size)
 
 
-def _numbers(space: Any) -> int:
-    return 1 if _is_choice(space) else int(space.size)
+def _image(task: TaskSpec) -> tuple[int, int, int] | None:
+    return getattr(task.observation, "image", None)

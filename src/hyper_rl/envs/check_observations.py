@@ -19,6 +19,8 @@ NARROW = 0.05
 """And one that moves so little that a network hardly sees it."""
 FINE_STEPS = 16
 """A dimension that moves by fewer of float32's steps than this has lost what it says."""
+DARK = 25
+"""An image without a byte above this is hardly a picture."""
 MANY = 1_000
 """Numbers from which on an observation is more than a handful of features."""
 
@@ -30,11 +32,30 @@ def flattened(space: Any) -> Iterator[Finding]:
     if len(shape) < 2 and size < MANY:
         return
     what = "x".join(map(str, shape))
-    says = f"{what} numbers are taken as one flat vector: there are no convolutions here, and a replay holds every one"
+    says = (
+        f"{what} numbers are taken as one flat vector: convolutions are for bytes (uint8 from 0 to 255) of at least "
+        "8 x 8 pixels, and a replay holds every number"
+    )
     advice = (
         "a wrapper that returns the numbers that matter learns faster" if size >= MANY else "neighbours mean nothing"
     )
     yield Finding("shape", "note", f"{says}; {advice}", {"shape": list(shape)})
+
+
+def image_finding(trials: list[Trial]) -> Finding:
+    low = np.min([trial.observations[0] for trial in trials], axis=0)
+    high = np.max([trial.observations[1] for trial in trials], axis=0)
+    share, least, most = float((low < high).mean()), int(low.min()), int(high.max())
+    data = {"low": least, "high": most, "changing": share}
+    if share == 0:
+        return Finding("observations", "note", "nothing ever changed: is there anything to learn from?", data)
+    says = f"images of bytes from {least} to {most}, of which {share:.0%} ever changed"
+    if most <= DARK:
+        advice = (
+            "is it a grid of symbols? Then return float32, which is taken as a vector, or one-hot planes of 0 and 255"
+        )
+        return Finding("observations", "note", f"{says}: next to nothing where 255 is taken for 1; {advice}", data)
+    return Finding("observations", "ok", says, data)
 
 
 def observation_finding(trials: list[Trial]) -> Finding:

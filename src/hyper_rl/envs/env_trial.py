@@ -28,6 +28,7 @@ class Trial:
 
     acting: Acting
     observations: list[np.ndarray] = field(default_factory=list)
+    """All of them or, of images, the lowest and the highest byte seen of each: thousands of images are gigabytes."""
     rewards: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     """Steps of the episodes that came to an end."""
@@ -40,6 +41,13 @@ class Trial:
     reset_seconds: float = 0.0
     resets: int = 0
     failure: TaskFailure | None = None
+
+    def see(self, observation: np.ndarray) -> None:
+        if observation.dtype != np.uint8:
+            self.observations.append(observation)
+            return
+        low, high = self.observations or (observation, observation)
+        self.observations = [np.minimum(low, observation), np.maximum(high, observation)]
 
     @property
     def steps(self) -> int:
@@ -64,7 +72,7 @@ def play(env: HostEnv, acting: Acting, steps: int, seed: int) -> Trial:
 
 def _play_episode(env: HostEnv, trial: Trial, steps: int, rng: np.random.Generator) -> None:
     begun = time.perf_counter()
-    trial.observations.append(env.reset(int(rng.integers(2**31))))
+    trial.see(env.reset(int(rng.integers(2**31))))
     trial.reset_seconds += time.perf_counter() - begun
     trial.resets += 1
     action, length = random_action(env, rng), 0
@@ -73,7 +81,7 @@ def _play_episode(env: HostEnv, trial: Trial, steps: int, rng: np.random.Generat
         step = env.step(action)
         trial.step_seconds += time.perf_counter() - begun
         length += 1
-        trial.observations.append(step.observation)
+        trial.see(step.observation)
         trial.rewards.append(step.reward)
         trial.successes += step.success
         trial.says_success |= "success" in env.info or "is_success" in env.info

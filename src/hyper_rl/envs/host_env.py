@@ -128,9 +128,10 @@ class Layout(NamedTuple):
     @staticmethod
     def of(reader: Reader, writer: Writer) -> Layout:
         choice, real = np.dtype(np.int64), np.dtype(np.float64)
+        seen = real if reader.image is None else np.dtype(np.uint8)
         return Layout(
             () if reader.one_of else (reader.size,),
-            choice if reader.one_of else real,
+            choice if reader.one_of else seen,
             () if writer.one_of else (writer.size,),
             choice if writer.one_of else real,
         )
@@ -177,11 +178,12 @@ class HostEnv:
         from hyper_rl.envs.base import Box, Discrete, TaskSpec
 
         seen, done = self._reader, self._writer
+        low, high = (-math.inf, math.inf) if seen.image is None else (0.0, 255.0)
         grid = getattr(self.env.unwrapped, "cell_grid", None)
         return HostSpec(
             TaskSpec(
                 name=self.env_id,
-                observation=Discrete(seen.size) if seen.one_of else Box(seen.size, -math.inf, math.inf),
+                observation=Discrete(seen.size) if seen.one_of else Box(seen.size, low, high, seen.image),
                 action=Discrete(done.size) if done.one_of else Box(done.size, -1.0, 1.0),
                 cells=self.cells,
                 grid=(int(grid[0]), int(grid[1])) if grid is not None else None,

@@ -64,10 +64,15 @@ def task_from_json(data: Mapping[str, Any]) -> HostTask:
 
 def _space_to_json(space: Box | Discrete) -> dict[str, Any]:
     # An action is always in [-1, 1] here, an observation is not bounded, which JSON could not say.
-    return {"box": space.size} if isinstance(space, Box) else {"discrete": space.n}
+    if isinstance(space, Discrete):
+        return {"discrete": space.n}
+    return {"box": space.size} if space.image is None else {"box": space.size, "image": list(space.image)}
 
 
-def _space_from_json(data: Mapping[str, int], bound: float) -> Box | Discrete:
+def _space_from_json(data: Mapping[str, Any], bound: float) -> Box | Discrete:
+    if "image" in data:
+        height, width, channels = data["image"]
+        return Box(data["box"], 0.0, 255.0, (height, width, channels))
     return Box(data["box"], -bound, bound) if "box" in data else Discrete(data["discrete"])
 
 

@@ -1,4 +1,4 @@
-"""Any observation space as the learners see it: one vector, or one of n choices counted from 0.
+"""Any observation space as the learners see it: one vector, one of n choices counted from 0, or an image.
 
 `read_observations` looks at a space once and returns an object that converts a value as cheaply as it can, because it
 does so in every step. What an environment hands over is checked on the way: a value that is not what the space
@@ -39,6 +39,8 @@ class Reader(Protocol):
     """Length of the vector or, with `one_of`, the number of choices."""
     one_of: bool
     """Whether the learner sees one of `size` choices and not a vector."""
+    image: tuple[int, int, int] | None
+    """Height, width and channels where the vector is an image's bytes."""
 
     def read(self, raw: Any) -> np.ndarray: ...
 
@@ -53,10 +55,12 @@ def read_observations(space: Space[Any]) -> Reader:
 
     if isinstance(space, spaces.Discrete):
         return ChoiceReader(int(space.n), int(space.start))
-    _refuse_unusable(space, "observation space")
+    picture = isinstance(space, spaces.Box) and is_image(space)
+    if not picture:
+        _refuse_unusable(space, "observation space")
     reader: Reader
     if isinstance(space, spaces.Box):
-        reader = VectorReader(space.shape)
+        reader = read_box(space.shape, image=picture)
     else:
         nest = dict if isinstance(space, spaces.Dict) else tuple if isinstance(space, spaces.Tuple) else None
         reader = PartsReader(list(_parts(space, "observation", 0)), nest)
@@ -65,10 +69,18 @@ def read_observations(space: Space[Any]) -> Reader:
     return reader
 
 
+def read_box(shape: tuple[int, ...], *, image: bool) -> Reader:
+    """Numbers in these axes as a vector or, where they are an image's bytes and enough of them, as an image."""
+    from hyper_rl.envs.image_reader import read_image  # which is written with what is below
+
+    return (read_image(shape) if image else None) or VectorReader(shape)
+
+
 class ChoiceReader:
     """`Discrete`: counted from 0, whatever `start` is."""
 
     one_of = True
+    image: tuple[int, int, int] | None = None
 
     def __init__(self, n: int, start: int) -> None:
         self.size = n
@@ -78,13 +90,14 @@ class ChoiceReader:
         return np.array(_choice(raw, self.size, self._start, "observation"), dtype=np.int64)
 
     def split(self, raw: Any) -> list[Any] | None:
-        return _rows(raw, ())
+        return rows_of(raw, ())
 
 
 class VectorReader:
     """`Box`: flattened, a fresh float64 vector in every step, since environments reuse their own arrays."""
 
     one_of = False
+    image: tuple[int, int, int] | None = None
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.size = math.prod(shape)
@@ -92,7 +105,7 @@ class VectorReader:
 
     def read(self, raw: Any) -> Float[np.ndarray, " size"]:
         if type(raw) is not np.ndarray:
-            raw = _array(raw, "observation")
+            raw = as_array(raw, "observation")
         if raw.shape != self._shape:
             raise Unfit(f"observation has shape {raw.shape}, declared {self._shape}")
         if raw.dtype.kind not in NUMBERS:
@@ -103,7 +116,7 @@ class VectorReader:
         return vector
 
     def split(self, raw: Any) -> list[Any] | None:
-        return _rows(raw, self._shape)
+        return rows_of(raw, self._shape)
 
 
 class PartsReader:
@@ -113,6 +126,7 @@ class PartsReader:
     """
 
     one_of = False
+    image: tuple[int, int, int] | None = None
 
     def __init__(self, parts: list[Part], nest: type[dict[Any, Any]] | type[tuple[Any, ...]] | None) -> None:
         """`nest`: what one observation is, where it is no array."""
@@ -176,12 +190,12 @@ class Part:
 
     def rows(self, raw: Any) -> np.ndarray | None:
         """Its values in a batch of observations; None where it is no batch."""
-        value = _array(self._find(raw), self.label)
+        value = as_array(self._find(raw), self.label)
         return value if value.ndim == len(self._shape) + 1 and value.shape[1:] == self._shape else None
 
     def write(self, raw: Any, vector: Float[np.ndarray, " all"]) -> None:
         raw = self._find(raw)
-        value = raw if type(raw) is np.ndarray else _array(raw, self.label)
+        value = raw if type(raw) is np.ndarray else as_array(raw, self.label)
         if value.shape != self._shape:
             raise Unfit(f"{self.label} has shape {value.shape}, declared {self._shape}")
         whole = self._choices is not None
@@ -220,8 +234,8 @@ def _parts(space: Space[Any], label: str, offset: int, path: tuple[Any, ...] = (
             offset += part.size
 
 
-def _rows(raw: Any, shape: tuple[int, ...]) -> list[Any] | None:
-    value = raw if type(raw) is np.ndarray else _array(raw, "observation")
+def rows_of(raw: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    value = raw if type(raw) is np.ndarray else as_array(raw, "observation")
     if value.ndim != len(shape) + 1:
         return None
     if value.shape[1:] != shape:
@@ -246,10 +260,10 @@ def _refuse_unusable(space: Space[Any], label: str) -> None:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
-        if _is_image(space):
+        if is_image(space):
             raise UserError(
-                f"{label}: an image (uint8 of shape {space.shape}); learning here is from vectors, so give the "
-                "environment a wrapper that returns the numbers that matter, or features of the image"
+                f"{label}: an image (uint8 of shape {space.shape}) among other things; an image is learned from where "
+                "it is the whole observation, so give the environment a wrapper that returns it alone"
             )
         if space.dtype is None or space.dtype.kind not in NUMBERS:
             raise UserError(f"{label}: Box of dtype {space.dtype}, must be real numbers")
@@ -263,7 +277,7 @@ def _refuse_unusable(space: Space[Any], label: str) -> None:
         raise UserError(f"{label}: got {type(space).__name__}, must be {ALLOWED}")
 
 
-def _is_image(space: Any) -> bool:
+def is_image(space: Any) -> bool:
     """As Gymnasium's users declare them: bytes in two axes or more, the fourth for stacked frames.
 
     Bytes in a row (Atari's memory) are no image.
@@ -297,7 +311,7 @@ def _first_bad(vector: Float[np.ndarray, " n"], label: str, shape: tuple[int, ..
     return f"{label}[{where}] is {number}" if shape else f"{label} is {number}"
 
 
-def _array(value: Any, label: str) -> np.ndarray:
+def as_array(value: Any, label: str) -> np.ndarray:
     try:
         return np.asarray(value)
     except Exception:
@@ -305,7 +319,7 @@ def _array(value: Any, label: str) -> np.ndarray:
 
 
 def _choice(raw: Any, n: int, start: int, label: str) -> int:
-    value = _array(raw, label)
+    value = as_array(raw, label)
     if value.shape != () or value.dtype.kind not in "iu":
         raise Unfit(f"{label} is {brief(raw)}, must be a whole number")
     if not start <= int(value) < start + n:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hyper_rl.envs.action_writer import ChoiceWriter, VectorWriter, Writer
 from hyper_rl.envs.base import Box, Discrete, TaskSpec
-from hyper_rl.envs.observation_reader import ChoiceReader, Reader, VectorReader, brief
+from hyper_rl.envs.observation_reader import ChoiceReader, Reader, VectorReader, brief, is_image, read_box
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -23,7 +23,7 @@ def spaces_to_json(observation: Space[Any], action: Space[Any]) -> dict[str, Any
 
     seen: dict[str, Any] | None = None
     if isinstance(observation, spaces.Box):
-        seen = {"shape": list(observation.shape)}
+        seen = {"shape": list(observation.shape), **({"image": True} if is_image(observation) else {})}
     elif isinstance(observation, spaces.Discrete):
         seen = {"n": int(observation.n), "start": int(observation.start)}
     if isinstance(action, spaces.Discrete):
@@ -50,7 +50,9 @@ def reader_from_json(data: Mapping[str, Any] | None, size: int) -> Reader:
     """How to read one observation; of a nest of spaces, the flattened vector."""
     if data is None:
         return VectorReader((size,))
-    return ChoiceReader(data["n"], data["start"]) if "n" in data else VectorReader(tuple(data["shape"]))
+    if "n" in data:
+        return ChoiceReader(data["n"], data["start"])
+    return read_box(tuple(data["shape"]), image=data.get("image", False))
 
 
 def writer_from_json(data: Mapping[str, Any]) -> Writer:
@@ -88,7 +90,7 @@ def _in_words(space: Mapping[str, Any]) -> str:
     bounds = ""
     if "low" in space:
         bounds = f" from {_numbers(space['low'])} to {_numbers(space['high'])}"
-    return f"Box of shape {tuple(space['shape'])}{bounds}"
+    return f"{'bytes' if space.get('image') else 'Box'} of shape {tuple(space['shape'])}{bounds}"
 
 
 def _numbers(values: list[float]) -> str:

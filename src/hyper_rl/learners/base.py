@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from hyper_rl.envs.base import Box, TaskSpec
 from hyper_rl.errors import UserError
+from hyper_rl.observations import refuse_images
 from hyper_rl.types import Transition
 
 LearnerState: TypeAlias = Any
@@ -118,7 +119,8 @@ def only_if(due: bool | Bool[Array, ""], change: Callable[[T], T], state: T) -> 
 
 
 def require_continuous(learner: str, spec: TaskSpec) -> None:
-    """For a learner of vectors: refuse a task with numbered actions or observations, naming what fits."""
+    """For a learner of vectors: refuse a task with numbered actions or observations or images, naming what fits."""
+    refuse_images(spec, "learner", learner)
     if not isinstance(spec.action, Box):
         fits = "'dqn'" if isinstance(spec.observation, Box) else "'dqn' or 'tabular_q'"
         raise UserError(

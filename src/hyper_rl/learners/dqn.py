@@ -6,12 +6,12 @@
 4. acting: greedy, or with probability epsilon uniform; judged greedily; ties at random
 
 Epsilon is for a learner that collects its data alone (method `exploit`). Where a method has an explorer, exploring is
-the explorer's business: there both epsilons are 0. The observation is a vector or one of n choices (one-hot).
+the explorer's business: there both epsilons are 0. The observation is a vector, one of n choices (one-hot) or an
+image, which goes through convolutions first.
 """
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from hyper_rl.envs.base import Box, Discrete, TaskSpec
+from hyper_rl.convolutions import ImageNetwork, make_network, run_network
+from hyper_rl.envs.base import Discrete, TaskSpec
 from hyper_rl.errors import (
     UserError,
     is_number,
@@ -35,7 +36,7 @@ from hyper_rl.learners.base import UpdateInfo
 from hyper_rl.learners.tabular_q import greedy_random_ties
 from hyper_rl.learners.td3 import td_target
 from hyper_rl.networks import MLP, AdamState, adam_init, adam_step, make_mlp, soft_update
-from hyper_rl.observations import feature_size, features
+from hyper_rl.observations import image_of
 from hyper_rl.optimisers import RMSpropState, rmsprop_init, rmsprop_step
 from hyper_rl.products import affine
 from hyper_rl.types import Transition
@@ -44,16 +45,14 @@ TANH_WIDTH = 64
 
 
 class QNetwork(eqx.Module):
-    """Q(s, .): a perceptron or, with a head, its output through tanh and one more layer."""
+    """Q(s, .): a perceptron, under images with convolutions below it; with a head, its output through tanh and one
+    more layer."""
 
-    trunk: MLP
+    trunk: MLP | ImageNetwork
     head: MLP | None
 
     def __call__(self, observations: Shaped[Array, "batch ..."]) -> Float[Array, "batch actions"]:
-        # The rank tells a vector from a choice; the network knows among how many the choice is.
-        size = self.trunk.weights[0].shape[0]
-        space = Discrete(size) if observations.ndim == 1 else Box(size, -math.inf, math.inf)
-        x = self.trunk(features(space, observations))
+        x = run_network(self.trunk, observations)
         return x if self.head is None else affine(jnp.tanh(x), self.head.weights[0], self.head.biases[0])
 
 
@@ -129,6 +128,11 @@ class DQN(eqx.Module):
 
     def check(self, spec: TaskSpec) -> None:
         if not isinstance(spec.action, Discrete):
+            if image_of(spec.observation) is not None:
+                raise UserError(
+                    f"learner: 'dqn' needs a finite set of actions, and {spec.name} has continuous ones; no learner "
+                    "here takes those together with images, so give the environment a wrapper"
+                )
             raise UserError(
                 f"learner: 'dqn' needs a finite set of actions, and {spec.name} has continuous ones; use 'td3' or 'sac'"
             )
@@ -136,14 +140,20 @@ class DQN(eqx.Module):
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> DQNState:
         """`optimism` is for tables; a network has no untried entries to raise."""
         assert isinstance(spec.action, Discrete)
-        inputs, actions = feature_size(spec.observation), spec.action.n
+        actions = spec.action.n
         make = make_mlp if self.first_weights == "uniform" else make_unit_rows_mlp
+
+        def trunk(key: PRNGKeyArray, outputs: int) -> MLP | ImageNetwork:
+            def above(key: PRNGKeyArray, inputs: int) -> MLP:
+                return make(key, (inputs, *self.widths, outputs), layer_norm=self.layer_norm)
+
+            return make_network(key, spec.observation, above)
+
         if self.head == "plain":
-            network = QNetwork(make(key, (inputs, *self.widths, actions), layer_norm=self.layer_norm), None)
+            network = QNetwork(trunk(key, actions), None)
         else:
             trunk_key, head_key = jax.random.split(key)
-            trunk = make(trunk_key, (inputs, *self.widths, TANH_WIDTH), layer_norm=self.layer_norm)
-            network = QNetwork(trunk, make(head_key, (TANH_WIDTH, actions)))
+            network = QNetwork(trunk(trunk_key, TANH_WIDTH), make(head_key, (TANH_WIDTH, actions)))
         start = adam_init if self.optimiser == "adam" else rmsprop_init
         return DQNState(network, jax.tree.map(jnp.copy, network), start(network))
 

@@ -53,6 +53,8 @@ class Normalised(eqx.Module):
     def check(self, spec: TaskSpec) -> None:
         if not isinstance(spec.observation, Box):
             raise UserError(f"normalise_observations: {spec.name} has discrete observations; leave the option out")
+        if spec.observation.image is not None:
+            raise UserError(f"normalise_observations: {spec.name} shows images, as bytes; leave the option out")
         self.inner.check(spec)
 
     def init(self, key: PRNGKeyArray, spec: TaskSpec, optimism: Float[Array, ""]) -> NormalisedState:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from hyper_rl.envs.base import Discrete, TaskSpec
 from hyper_rl.errors import UserError, is_number, require, require_choice, require_count, require_finite
 from hyper_rl.learners.base import UpdateInfo
+from hyper_rl.observations import refuse_images
 from hyper_rl.types import Transition
 
 
@@ -65,6 +66,7 @@ class TabularQ(eqx.Module):
         return True
 
     def check(self, spec: TaskSpec) -> None:
+        refuse_images(spec, "learner", "tabular_q")
         if not (isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete)):
             raise UserError(
                 f"learner: 'tabular_q' needs discrete observations and actions, and {spec.name} has continuous ones; "

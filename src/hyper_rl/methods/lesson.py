@@ -44,7 +44,6 @@ from hyper_rl.methods.option_critic import (
     selection_probabilities,
     termination_weight,
 )
-from hyper_rl.observations import feature_size
 from hyper_rl.optimisers import RMSpropState, rmsprop_init, rmsprop_step
 from hyper_rl.types import Transition
 
@@ -135,7 +134,7 @@ class LessonOptions(eqx.Module):
         """Before the first step, which begins at `observation`."""
         critic_key, choice_key = jax.random.split(key)
         count, nothing = len(self.options), jnp.zeros((), jnp.int32)
-        critic = make_option_critic(critic_key, feature_size(spec.observation), self.widths, count)
+        critic = make_option_critic(critic_key, spec.observation, self.widths, count)
         target = jax.tree.map(jnp.copy, critic)
         empty = jnp.zeros((count,), jnp.int32)
         state = LessonState(nothing, nothing, empty, critic, target, rmsprop_init(critic))

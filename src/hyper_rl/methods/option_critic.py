@@ -14,7 +14,6 @@ Numbers in, numbers out: nothing here knows what the options do.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,9 +21,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
+from hyper_rl.convolutions import ImageNetwork, make_network, run_network
 from hyper_rl.envs.base import Box, Discrete
 from hyper_rl.networks import MLP, make_mlp
-from hyper_rl.observations import features
 
 Number = Float[Array, ""] | float
 
@@ -40,27 +39,26 @@ class Opinion(NamedTuple):
 class OptionCritic(eqx.Module):
     """One trunk under both answers: option values through a tanh layer, terminations straight from the trunk."""
 
-    trunk: MLP
+    trunk: MLP | ImageNetwork
     hidden: MLP
     value: MLP
     termination: MLP
 
     def __call__(self, observations: Shaped[Array, "batch ..."]) -> Opinion:
-        # The rank tells a vector from a choice; the network knows among how many the choice is.
-        size = self.trunk.weights[0].shape[0]
-        space = Discrete(size) if observations.ndim == 1 else Box(size, -math.inf, math.inf)
-        seen = jax.nn.relu(self.trunk(features(space, observations)))
+        seen = jax.nn.relu(run_network(self.trunk, observations))
         return Opinion(self.value(jnp.tanh(self.hidden(seen))), jax.nn.sigmoid(self.termination(seen)))
 
 
-def make_option_critic(key: PRNGKeyArray, inputs: int, widths: tuple[int, ...], options: int) -> OptionCritic:
-    """`widths`: of the trunk; the tanh layer is as wide as its last."""
+def make_option_critic(key: PRNGKeyArray, seen: Box | Discrete, widths: tuple[int, ...], options: int) -> OptionCritic:
+    """`seen`: the space of observations; `widths`: of the trunk; the tanh layer is as wide as its last."""
     key, other, width = *jax.random.split(key), widths[-1]
     # The layers from the observation to the values in one draw, because each draw takes seconds to compile.
-    chain = make_mlp(key, (inputs, *widths, width, options))
-    trunk, hidden, value = (
+    whole = make_network(key, seen, lambda key, inputs: make_mlp(key, (inputs, *widths, width, options)))
+    chain = whole.layers if isinstance(whole, ImageNetwork) else whole
+    lower, hidden, value = (
         MLP(chain.weights[part], chain.biases[part], False) for part in (slice(-2), slice(-2, -1), slice(-1, None))
     )
+    trunk = ImageNetwork(whole.convolutions, lower) if isinstance(whole, ImageNetwork) else lower
     return OptionCritic(trunk, hidden, value, make_mlp(other, (width, options)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -63,7 +64,7 @@ class CurrentEpisodes:
         for i, observation in zip(indices, observations, strict=True):
             self.steps[i] = 0
             self._actions[i] = []
-            self._observations[i] = [observation]
+            self._observations[i] = [kept(observation)]
 
     def note(self, actions: np.ndarray, answer: PoolStep) -> None:
         """One step of every run."""
@@ -74,7 +75,7 @@ class CurrentEpisodes:
                 self.begin([i], answer.observation[i : i + 1])
             else:
                 self._actions[i].append(action)
-                self._observations[i].append(answer.next_observation[i])
+                self._observations[i].append(kept(answer.next_observation[i]))
 
     def as_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
@@ -103,7 +104,7 @@ class CurrentEpisodes:
         lengths = np.array([len(rows) - 1 for rows in stored])
         first = pool.reset(range(count), [int(seed) for seed in seeds])
         for i in range(count):
-            _compare(name, i, int(seeds[i]), 0, stored[i][0], first[i])
+            _compare(name, i, int(seeds[i]), 0, stored[i][0], kept(first[i]))
         episodes.begin(range(count), first)
         never = np.zeros(count, bool)
         template = next((rows for rows in actions if rows is not None), None)
@@ -118,19 +119,32 @@ class CurrentEpisodes:
                 now[i] = rows[step]
             answer = pool.step(now, never, next_seeds, active)
             for i in repeated:
-                _compare(name, i, int(seeds[i]), step + 1, stored[i][step + 1], answer.next_observation[i])
+                seen = kept(answer.next_observation[i])
+                _compare(name, i, int(seeds[i]), step + 1, stored[i][step + 1], seen)
                 if answer.reset[i]:
                     raise _not_repeatable(name, i, int(seeds[i]), step + 1, "the episode ended, it had gone on")
                 episodes.steps[i] += 1
                 episodes._actions[i].append(now[i])
-                episodes._observations[i].append(answer.next_observation[i])
+                episodes._observations[i].append(seen)
         return episodes
+
+
+def kept(observation: np.ndarray) -> np.ndarray:
+    """What is remembered of an observation to know it again: itself or, of an image, a check sum.
+
+    The images of one long episode would fill the memory, and every checkpoint.
+    """
+    if observation.dtype != np.uint8:
+        return observation
+    return np.frombuffer(hashlib.blake2b(observation.tobytes(), digest_size=16).digest(), np.uint8)
 
 
 def _compare(name: str, index: int, seed: int, step: int, stored: np.ndarray, seen: np.ndarray) -> None:
     if np.array_equal(stored, seen):
         return
     stored, seen = np.atleast_1d(stored), np.atleast_1d(seen)
+    if stored.dtype == seen.dtype == np.uint8:
+        raise _not_repeatable(name, index, seed, step, "the image is another than before the stop")
     if stored.shape != seen.shape:
         raise _not_repeatable(name, index, seed, step, f"observation shape {seen.shape}, it was {stored.shape}")
     where = int(np.flatnonzero(stored != seen)[0])

@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from hyper_rl.envs.base import Discrete, TaskSpec
+from hyper_rl.envs.base import TaskSpec
 from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, open_pool
 from hyper_rl.learners.base import Learner
+from hyper_rl.observations import observation_dtype
 from hyper_rl.threefry import seed_of
 from hyper_rl.training.evaluation import Judgement, judged_policies
 from hyper_rl.training.program import Program, RunState
@@ -87,9 +88,8 @@ class HostJudge:
     ) -> dict[str, np.ndarray]:
         assert self._pool is not None
         pool, shape = self._pool, seeds.shape
-        dtype = jnp.zeros((), float).dtype
         observations = pool.reset(range(pool.count), [int(seed) for seed in seeds.ravel()])
-        device_dtype = jnp.int32 if isinstance(self._spec.observation, Discrete) else dtype
+        device_dtype = observation_dtype(self._spec.observation)
         gamma = np.asarray(jnp.broadcast_to(jnp.asarray(learner.gamma), shape[:1]), np.float64)[:, None]
         active = np.zeros(shape, bool)
         active[:, :real] = True

@@ -21,23 +21,23 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from hyper_rl.envs.base import Discrete, TaskSpec
 from hyper_rl.envs.host_env import EnvSource
-from hyper_rl.envs.host_pool import EnvPool, PoolStep, open_pool
+from hyper_rl.envs.host_pool import EnvPool, open_pool
 from hyper_rl.errors import UserError
+from hyper_rl.observations import observation_dtype
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.host_episodes import CurrentEpisodes, NotRepeatable, SeedBook
 from hyper_rl.training.host_evaluation import HostJudge
+from hyper_rl.training.host_message import Message, pack_step, unpack_step
 from hyper_rl.training.loop import Extra, Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run_from, start_episode
 from hyper_rl.training.step import Choice, Outcome, StepKeys, absorb, choose, decide_option
 from hyper_rl.types import Transition
 
 Call: TypeAlias = Callable[..., tuple[list[Array], Array]]
-FLAGS = 5
-"""Columns of a message after the two observations: reward, terminated, truncated, success, cell."""
 
 
 class HostRuns(NamedTuple):
@@ -47,34 +47,11 @@ class HostRuns(NamedTuple):
     choice: Choice
 
 
-def pack_step(spec: TaskSpec, answer: PoolStep, dtype: Any) -> np.ndarray:
-    """What the environments answered as one array, because one transfer is cheaper than seven."""
-    flags = (answer.reward, answer.terminated, answer.truncated, answer.success, answer.cell)
-    columns = [answer.next_observation, answer.observation, *flags]
-    width = 1 if isinstance(spec.observation, Discrete) else spec.observation.size
-    message = np.empty((len(answer.reward), 2 * width + FLAGS), dtype)
-    used = 0
-    for column in columns:
-        block = column.reshape(len(column), -1)
-        message[:, used : used + block.shape[1]] = block
-        used += block.shape[1]
-    return message
-
-
-def unpack_step(spec: TaskSpec, message: Float[Array, " width"]) -> tuple[Array, Array, Float[Array, " flags"]]:
-    """(next observation, observation to act on, flags) of one run."""
-    width = (message.shape[0] - FLAGS) // 2
-    before, after = message[:width], message[width : 2 * width]
-    if isinstance(spec.observation, Discrete):
-        before, after = before[0].astype(jnp.int32), after[0].astype(jnp.int32)
-    return before, after, message[2 * width :]
-
-
 def host_step(
     program: Program,
     state: RunState,
     choice: Choice,
-    message: Float[Array, " width"],
+    message: Message,
     step: Int[Array, ""],
     warmup: Int[Array, ""],
     *,
@@ -201,7 +178,7 @@ class HostLoop:
         observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
         self._episodes.numbers = numbers
         self._episodes.begin(range(self._count), observations)
-        device = _as_device(self._spec, observations, self._dtype)
+        device = _as_device(self._spec, observations)
         self._hold(_restart_all(self.program, self._whole().runs, device, _int(step), act=step >= self._warmup))
         self._actions = np.asarray(self._whole().choice.action)
         self._astray = False
@@ -261,14 +238,13 @@ class HostLoop:
         observations = self._open_pool().reset(range(self._count), self._seeds.of(numbers).tolist())
         self._episodes.begin(range(self._count), observations)
         cells = np.asarray(self._open_pool().cells, np.int32)
-        device = _as_device(self._spec, observations, self._dtype)
+        device = _as_device(self._spec, observations)
         self._hold(_begin_all(self.program, device, jnp.asarray(cells), act=self._warmup == 0))
         self._actions = np.asarray(self._whole().choice.action)
 
     def _first_shapes(self) -> Sequence[Any]:
         shape = () if isinstance(self._spec.observation, Discrete) else (self._spec.observation.size,)
-        dtype = np.dtype(np.int32) if isinstance(self._spec.observation, Discrete) else self._dtype
-        observation = jax.ShapeDtypeStruct((self._count, *shape), dtype)
+        observation = jax.ShapeDtypeStruct((self._count, *shape), observation_dtype(self._spec.observation))
         return observation, jax.ShapeDtypeStruct((self._count,), np.dtype(np.int32))
 
     def _hold(self, whole: HostRuns) -> None:
@@ -307,7 +283,7 @@ def _compiled_step(program_tree: Any, tree: Any, stage: Stage) -> Call:
     """One for all loops of the same structure, so that a second one need not compile again."""
 
     def call(
-        program_leaves: list[Array], leaves: list[Array], message: Array, step: Array, warmup: Array
+        program_leaves: list[Array], leaves: list[Array], message: Message, step: Array, warmup: Array
     ) -> tuple[list[Array], Array]:
         program: Program = jax.tree.unflatten(program_tree, program_leaves)
         whole: HostRuns = jax.tree.unflatten(tree, leaves)
@@ -331,8 +307,8 @@ def _restart_all(
     return jax.vmap(partial(restart, act=act), in_axes=(0, 0, 0, None))(program, state, observations, step)
 
 
-def _as_device(spec: TaskSpec, observations: np.ndarray, dtype: Any) -> Array:
-    return jnp.asarray(observations, jnp.int32 if isinstance(spec.observation, Discrete) else dtype)
+def _as_device(spec: TaskSpec, observations: np.ndarray) -> Array:
+    return jnp.asarray(observations, observation_dtype(spec.observation))
 
 
 def _int(value: int) -> Int[Array, ""]:

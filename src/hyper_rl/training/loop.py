@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from hyper_rl.errors import require
 from hyper_rl.training.evaluation import Judgement
@@ -82,15 +83,19 @@ def pack(program: Program, state: RunState, step: int) -> RunState:
     """The state as it is stored: the replay without its unused end."""
     if state.replay is None:
         return state
-    return state._replace(replay=state.replay[:, : min(step, program.capacity)])
+    filled = min(step, program.capacity)
+    return state._replace(replay=jax.tree.map(lambda ring: ring[:, :filled], state.replay))
 
 
 def unpack(program: Program, stored: RunState) -> RunState:
     state = jax.tree.map(jnp.asarray, stored)
     if state.replay is None:
         return state
-    missing = program.capacity - state.replay.shape[1]
-    return state._replace(replay=jnp.pad(state.replay, ((0, 0), (0, missing), (0, 0))))
+
+    def whole(ring: Array) -> Array:
+        return jnp.pad(ring, ((0, 0), (0, program.capacity - ring.shape[1]), (0, 0)))
+
+    return state._replace(replay=jax.tree.map(whole, state.replay))
 
 
 def carry_over(old: Program, new: Program, state: RunState, step: int) -> RunState:

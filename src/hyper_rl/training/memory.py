@@ -12,6 +12,7 @@ from hyper_rl.backend import usable_devices
 from hyper_rl.envs.base import Box
 from hyper_rl.envs.host_task import HostTask
 from hyper_rl.errors import UserError
+from hyper_rl.observations import observation_dtype
 from hyper_rl.training.program import Program, RunState, init_run, init_run_from
 from hyper_rl.training.replay import human_bytes
 from hyper_rl.training.sharding import describe, share_evenly
@@ -32,7 +33,7 @@ def _init_anywhere(program: Program) -> RunState:
     if not isinstance(program.task, HostTask):
         return init_run(program)
     space = program.spec.observation
-    observation = jnp.zeros((space.size,), float) if isinstance(space, Box) else jnp.zeros((), jnp.int32)
+    observation = jnp.zeros((space.size,) if isinstance(space, Box) else (), observation_dtype(space))
     return init_run_from(program, observation, jnp.zeros((), jnp.int32))
 
 

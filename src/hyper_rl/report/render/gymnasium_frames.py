@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from hyper_rl.envs.base import Discrete
 from hyper_rl.envs.host_env import EnvSource, HostEnv, TaskFailure
 from hyper_rl.errors import UserError
 from hyper_rl.learners.base import Learner, LearnerState
 from hyper_rl.methods.policies import Policies
+from hyper_rl.observations import observation_dtype
 from hyper_rl.report.render.choices import (
     draw_length,
     episode_keys,
@@ -186,7 +186,7 @@ def training_plays(
 
 
 def _on_host(env: HostEnv, answer: Callable[..., tuple[Array, Array]], *given: Any) -> Act:
-    dtype = jnp.int32 if isinstance(env.spec.task.observation, Discrete) else jnp.zeros((), float).dtype
+    dtype = observation_dtype(env.spec.task.observation)
 
     def act(observation: np.ndarray, t: int) -> tuple[np.ndarray, bool]:
         action, explorer = answer(jnp.asarray(observation, dtype), jnp.asarray(t, jnp.int32), *given)
