@@ -81,7 +81,7 @@ def test_a_replay_grows_in_a_few_steps_as_far_as_memory_goes(monkeypatch: pytest
     assert sorted(sizes) == [1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000]
 
     config = Asked().first_budget(config, 100_000)
-    monkeypatch.setattr(memory, "available", lambda devices=1: 10_000_000)
+    monkeypatch.setattr(memory, "available", lambda devices=1: 20_000_000)
     assert Asked().longer_budget(config, 100_000, 150_000).capacity == 150_000, "there is no room for 400,000"
     line = refused(lambda: Asked().longer_budget(config, 100_000, 400_000))
     assert line.startswith("capacity: 1 run(s) need") and "learn fewer steps" in line

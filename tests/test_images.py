@@ -105,12 +105,17 @@ def test_what_is_no_picture_and_what_is_not_as_declared() -> None:
     assert isinstance(small, VectorReader) and small.read(np.full((7, 7, 3), 3, np.uint8)).dtype == np.float64
     assert isinstance(read_observations(spaces.Box(0, 10, (9, 9), np.uint8)), VectorReader), "symbols from 0 to 10"
     assert axes_of((1, 2, 3, 4, 5)) is None and axes_of((84, 84, 3, 4)) is not None
-    assert isinstance(read_observations(image((84, 84, 3, 4))), VectorReader), "84 frames of 84 x 3"
+    with pytest.raises(UserError, match=r"\(84, 84, 3, 4\), must have its frames first, such as \(4, 84, 84, 3\)"):
+        read_observations(image((84, 84, 3, 4)))
     reader = read_observations(image((8, 8, 3)))
     with pytest.raises(Unfit, match=r"shape \(8, 8\), declared \(8, 8, 3\)"):
         reader.read(np.zeros((8, 8), np.uint8))
     with pytest.raises(Unfit, match="dtype float32, declared uint8"):
         reader.read(np.zeros((8, 8, 3), np.float32))
+    with pytest.raises(Unfit, match="numbers from 0 to 256, declared from 0 to 255"):
+        reader.read(np.where(np.arange(192).reshape(8, 8, 3) == 5, 256, 0))
+    listed = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
+    np.testing.assert_array_equal(reader.read(listed.tolist()), listed.reshape(-1), strict=True)
     with pytest.raises(UserError, match="holds no numbers"):
         read_observations(image((8, 8, 0)))
 
@@ -283,14 +288,15 @@ def test_rnd_as_lesson_has_it_takes_images_through_its_frozen_trunk() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.trunk, after.trunk)), strict=True))
 
 
-def test_slopes_of_the_first_rows_only() -> None:
+@pytest.mark.parametrize("rows", [2, 6])
+def test_slopes_of_the_first_rows_only(rows: int) -> None:
     network = make_network(jax.random.key(0), SPEC.observation, lambda key, inputs: make_mlp(key, (inputs, 4)))
     assert isinstance(network, ImageNetwork)
     inputs, wanted = (jax.random.normal(jax.random.key(n), (6, size)) for n, size in ((1, 144), (2, 4)))
-    errors, loss, grads = jax.jit(learn_rows, static_argnums=3)(network, inputs, wanted, 2)
+    errors, loss, grads = jax.jit(learn_rows, static_argnums=3)(network, inputs, wanted, rows)
     np.testing.assert_allclose(errors, jnp.square(network(inputs) - wanted).mean(axis=-1), rtol=1e-5)
-    assert float(loss) == pytest.approx(float(errors[:2].mean()))
-    slopes = jax.jit(jax.grad(lambda made: jnp.square(made(inputs) - wanted).mean(axis=-1)[:2].mean()))(network)
+    assert float(loss) == pytest.approx(float(errors[:rows].mean()))
+    slopes = jax.jit(jax.grad(lambda made: jnp.square(made(inputs) - wanted).mean(axis=-1)[:rows].mean()))(network)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7), grads, slopes)
 
 

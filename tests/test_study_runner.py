@@ -185,7 +185,7 @@ def test_smaller_groups_give_the_same_numbers(
 ) -> None:
     """A study begun where less memory is free has other groups, keeps them, and comes to the same tables."""
     out = tmp_path / "out"
-    monkeypatch.setattr("hyper_rl.studies.layout.estimate", lambda program: (10, 10))
+    monkeypatch.setattr("hyper_rl.studies.layout.estimate", lambda program: (5, 5))
     monkeypatch.setattr("hyper_rl.studies.layout.available", lambda devices: 30)
     assert len(run(out).groups) == 6
     monkeypatch.undo()

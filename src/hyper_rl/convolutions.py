@@ -11,6 +11,7 @@ two roles takes 0.6 of its time, and with small images half.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,10 +63,10 @@ class Convolutions(eqx.Module):
     """Height, width, channels."""
 
     def __call__(self, images: Float[Array, "batch size"]) -> Float[Array, "batch features"]:
-        x = images.reshape(-1, *self.image)
+        x = images.reshape(images.shape[0], *self.image)
         for layer, weight, bias in zip(layers_for(self.image), self.weights, self.biases, strict=True):
             x = jax.nn.relu(_convolve(x, weight, bias, layer.stride))
-        return x.reshape(x.shape[0], -1)
+        return x.reshape(x.shape[0], math.prod(x.shape[1:]))  # which a batch of no images has, too
 
 
 class ImageNetwork(eqx.Module):

@@ -97,7 +97,8 @@ def _learner(task: TaskSpec) -> Finding:
             continue
         fitting.append(name)
     if not fitting:
-        return Finding("learner", "problem", "none fits these spaces; td3 and sac need vectors for both", {"fits": []})
+        why = "td3 and sac need vectors for both, and images go with finitely many actions alone"
+        return Finding("learner", "problem", f"none fits these spaces; {why}", {"fits": []})
     return Finding("learner", "ok", f"{' or '.join(fitting)} fits these spaces", {"fits": fitting})
 
 

@@ -247,7 +247,7 @@ def _speed(trials: list[Trial]) -> Finding:
 def _memory(task: TaskSpec) -> Finding:
     """Of as large a replay as a long training has when nobody says."""
     from hyper_rl.config import suggest_capacity
-    from hyper_rl.training.memory import HEADROOM, available
+    from hyper_rl.training.memory import HEADROOM, at_most, available
     from hyper_rl.training.replay import ReplayLayout
 
     capacity = suggest_capacity(LONG, task.observation)
@@ -255,8 +255,8 @@ def _memory(task: TaskSpec) -> Finding:
     total, free = row * capacity, available()
     says = f"{total / 2**20:,.0f} MiB for a replay of {capacity:,} transitions, for each run"
     data = {"replay_bytes": total, "free_bytes": free}
-    if free is not None and total > HEADROOM * free:
-        fits = int(HEADROOM * free / row)
+    if free is not None and at_most(total, total) > HEADROOM * free:
+        fits = int(HEADROOM * free / at_most(row, row))
         says = f"{says}, and {free / 2**20:,.0f} MiB is free: at most --capacity {fits} fits, or fewer --steps"
         return Finding("memory", "problem", says, data)
     if total > 4 * 2**30:

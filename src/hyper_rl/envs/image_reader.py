@@ -55,6 +55,12 @@ def read_image(shape: tuple[int, ...]) -> ImageReader | None:
             "channels) or four (with stacked frames before them)"
         )
     small = min(axes.image[:2]) < SMALLEST_SIDE
+    if small and len(shape) == 4 and min(shape[:2]) >= SMALLEST_SIDE:
+        height, width, channels, frames = shape
+        raise UserError(
+            f"observation space: an image (uint8) of shape {shape}, must have its frames first, such as "
+            f"{(frames, height, width, channels)}"
+        )
     return None if small or 0 in shape else ImageReader(shape, axes)
 
 
@@ -75,9 +81,18 @@ class ImageReader:
         if raw.shape != self._shape:
             raise Unfit(f"observation has shape {raw.shape}, declared {self._shape}")
         if raw.dtype != np.uint8:
-            raise Unfit(f"observation has dtype {raw.dtype}, declared uint8")
+            raw = _as_bytes(raw)
         ordered = raw if self._as_it_is else raw.transpose(self._order)
         return np.array(ordered, order="C").reshape(-1)
 
     def split(self, raw: Any) -> list[Any] | None:
         return rows_of(raw, self._shape)
+
+
+def _as_bytes(raw: np.ndarray) -> UInt8[np.ndarray, "..."]:
+    """Whole numbers that are bytes, such as those of a list: what has been through JSON is one."""
+    if raw.dtype.kind not in "iu":
+        raise Unfit(f"observation has dtype {raw.dtype}, declared uint8")
+    if raw.min() < 0 or raw.max() > 255:
+        raise Unfit(f"observation has numbers from {raw.min()} to {raw.max()}, declared from 0 to 255")
+    return raw.astype(np.uint8)

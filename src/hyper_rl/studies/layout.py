@@ -15,7 +15,7 @@ from hyper_rl.backend import usable_devices
 from hyper_rl.config import Config, build_program, first_run
 from hyper_rl.errors import UserError
 from hyper_rl.studies.plan import Group
-from hyper_rl.training.memory import HEADROOM, available, check_fits, estimate
+from hyper_rl.training.memory import HEADROOM, at_most, available, check_fits, estimate
 from hyper_rl.training.sharding import share_evenly
 
 PART_NAME = re.compile(r"-part-\d+$")
@@ -42,7 +42,7 @@ def _divide_one(group: Group, devices: int, free_on: Callable[[int], int | None]
     """The fewest parts whose every share fits into its device."""
     config = group.config
     one = build_program(first_run(config))
-    needed = max(estimate(one)[0], 1)
+    needed = max(at_most(*estimate(one)), 1)
 
     def fits(runs: int) -> bool:
         free = free_on(share_evenly(runs, devices) if config.host is None else 1)

@@ -49,9 +49,19 @@ class DamagedCheckpoint(Exception):
 
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
-    """Leaves by path. Leaves that are views of one buffer are copied: the file format wants its own bytes."""
+    """Leaves by path, to be written at once: on a CPU they are the tree's own memory, as there may be much of it.
+
+    Leaves that are views of one buffer are copied: the file format wants its own bytes.
+    """
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): np.array(jax.device_get(leaf), order="C") for path, leaf in leaves}
+    arrays: dict[str, np.ndarray] = {}
+    taken: set[int] = set()
+    for path, leaf in leaves:
+        array = np.asarray(jax.device_get(leaf), order="C")
+        buffer = array.__array_interface__["data"][0]
+        arrays[jax.tree_util.keystr(path)] = array.copy() if buffer in taken else array
+        taken.add(buffer)
+    return arrays
 
 
 def unflatten(template: Any, arrays: dict[str, np.ndarray], name: str) -> Any:

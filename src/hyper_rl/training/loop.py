@@ -93,6 +93,8 @@ def unpack(program: Program, stored: RunState) -> RunState:
         return state
 
     def whole(ring: Array) -> Array:
+        if ring.shape[1] == program.capacity:  # a copy of it may not fit into the memory
+            return ring
         return jnp.pad(ring, ((0, 0), (0, program.capacity - ring.shape[1]), (0, 0)))
 
     return state._replace(replay=jax.tree.map(whole, state.replay))

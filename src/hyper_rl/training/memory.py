@@ -64,6 +64,11 @@ def _free_on(device: jax.Device) -> int | None:
     return None if limit is None else int(limit) - int(stats.get("bytes_in_use", 0))
 
 
+def at_most(total: int, replay: int) -> int:
+    """Bytes at the worst moment: while a checkpoint is written or read, the replay is there twice."""
+    return total + replay
+
+
 def check_fits(program: Program, runs: int, *, remedy: str = "lower --capacity, --seeds or the number of betas") -> str:
     """One line that says what `runs` runs will take; raises, with the `remedy`, when it cannot be had.
 
@@ -73,10 +78,10 @@ def check_fits(program: Program, runs: int, *, remedy: str = "lower --capacity, 
     several = not isinstance(program.task, HostTask)
     free = available(share_evenly(runs, len(usable_devices())) if several else 1)
     line = f"memory: {human_bytes(total)} for {runs} run{'s' if runs != 1 else ''} (replay {human_bytes(replay)})"
-    if free is not None and total > HEADROOM * free:
+    if free is not None and at_most(total, replay) > HEADROOM * free:
         raise UserError(
-            f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}) and {human_bytes(free)} "
-            f"is free; {remedy}"
+            f"capacity: {runs} run(s) need {human_bytes(total)} (replay {human_bytes(replay)}), the replay twice "
+            f"while a checkpoint is written, and {human_bytes(free)} is free; {remedy}"
         )
     parts = (line, f"{human_bytes(free)} free" if free is not None else "", describe(runs) if several else "")
     return ", ".join(part for part in parts if part)
