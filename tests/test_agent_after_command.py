@@ -19,7 +19,7 @@ from hyper_rl.training.run_folder import RunFolder
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-after-command")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 @pytest.fixture(scope="module", params=["compiled", "gymnasium"])

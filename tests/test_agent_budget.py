@@ -19,7 +19,7 @@ from hyper_rl.config import build_program
 from hyper_rl.learners.td3 import TD3
 from hyper_rl.training import memory
 
-pytestmark = pytest.mark.xdist_group("agent-budget")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 def small(**asked: Any) -> Exploit:

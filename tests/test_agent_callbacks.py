@@ -15,7 +15,7 @@ from hyper_rl import Hyper
 from hyper_rl.callbacks import Evaluation, SaveBest, SaveCheckpoints, combine
 from hyper_rl.training.agent_file import read_agent
 
-pytestmark = pytest.mark.xdist_group("agent-callbacks")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 @pytest.mark.parametrize("callback", [SaveBest, SaveCheckpoints])

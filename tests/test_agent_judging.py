@@ -19,7 +19,7 @@ from hyper_rl.learners.dqn import DQN
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-judging")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 def test_a_policy_alone_is_judged_as_the_whole_agent_is(room_agent: Hyper, tmp_path: Path) -> None:

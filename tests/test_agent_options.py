@@ -21,7 +21,7 @@ from hyper_rl.learners.tabular_q import TabularQ
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-options")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 @pytest.mark.parametrize(

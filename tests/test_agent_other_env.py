@@ -20,7 +20,7 @@ from hyper_rl.training.host_loop import _compiled_step
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-other-env")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 def limited(steps: int) -> Any:

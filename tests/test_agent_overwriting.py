@@ -12,7 +12,7 @@ from agent_checks import contents, refused
 from hyper_rl import Hyper
 from hyper_rl.training.run_folder import RunFolder
 
-pytestmark = pytest.mark.xdist_group("agent-overwriting")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 def test_only_a_saved_agent_is_replaced(room_agent: Hyper, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hyper_rl.callbacks import SaveBest
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-words")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 
 def test_an_agent_says_what_it_is_and_is_kept_by_save_alone(

@@ -18,7 +18,7 @@ from hyper_rl.learners.td3 import TD3
 
 assert toy_envs  # registers its ids
 
-pytestmark = pytest.mark.xdist_group("agent-wrong-kind")
+pytestmark = pytest.mark.xdist_group("agent-safety")
 
 PART = "must be a name, or a configured object"
 

@@ -380,6 +380,7 @@ def test_dqn_learns_to_go_to_the_goal_and_is_the_same_after_loading(tmp_path: Pa
     assert differing(tmp_path / "one", tmp_path / "other") == []
 
 
+@pytest.mark.long
 def test_lesson_and_the_minigrid_preset_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(f"train {COMMAND} --steps 60 --method lesson --preset minigrid --out {out}".split()) == 0
@@ -401,7 +402,7 @@ def stopping(*args: object) -> Iterator[Silent]:
 def test_stopped_and_resumed_it_ends_in_the_same_bytes_and_another_image_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, words = tmp_path / "run", f"{COMMAND} --method hyper --seeds 2 --env.goal 3 --capacity 50"
+    out, words = tmp_path / "run", f"{COMMAND} --method exploit --seeds 2 --env.goal 3 --capacity 50"
     monkeypatch.setattr("hyper_rl.cli.train.show_progress", stopping)
     assert main(f"train {words} --steps 110 --out {out}".split()) == 130
     monkeypatch.setattr("hyper_rl.cli.train.show_progress", show_progress)
