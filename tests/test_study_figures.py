@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from hyper_rl.report.panels import lay_out, method_name
+from hyper_rl.report.page_charts import against_beta
+from hyper_rl.report.panels import lay_out, method_name, split_crowded
 from hyper_rl.report.study_figures import draw_study, legend_columns, mean_band
 from hyper_rl.studies.store import RunResult
 from made_studies import make_run, make_study, result
@@ -126,3 +127,51 @@ def test_a_legend_has_as_many_columns_as_fit() -> None:
     assert legend_columns(["Hyper", "UCB-Q"], 7.0) == 2
     assert legend_columns(["Hyper, preset robust, p start 0.001, p end 0.1"] * 6, 7.0) == 1
     assert legend_columns(["Hyper"] * 9, 14.0) == 5
+
+
+def crowd(tasks: tuple[str, ...] = ("A", "B"), presets: tuple[str, ...] = ("paper", "robust")) -> list[RunResult]:
+    """Four methods under each preset on each task; nothing but Hyper under the last preset on the last task."""
+    return [
+        labelled(run, {"task": task, "preset": preset, "learner": "td3"})
+        for task in tasks
+        for preset in presets
+        for method in ("exploit", "curiosity", "decouple", "hyper")
+        if method == "hyper" or (task, preset) != (tasks[-1], presets[-1])
+        for run in runs_of(method, betas=(1.0,) if method == "exploit" else (0.1, 1.0))
+    ]
+
+
+def test_more_lines_than_one_can_follow_are_split_by_variant() -> None:
+    rows = split_crowded(lay_out(crowd()))
+    assert [[panel.title for panel in row] for row in rows] == [
+        ["A, preset paper", "B, preset paper"],
+        ["A, preset robust", "B, preset robust"],
+    ]
+    assert [series.name for series in rows[1][0].series] == ["TD3", "Curiosity", "Decouple", "Hyper"]
+    assert {series.stroke for row in rows for panel in row for series in panel.series} == {"-"}
+    assert [series.name for series in rows[1][1].series] == ["Hyper"]
+
+
+def test_few_lines_stay_in_one_panel() -> None:
+    few = [run for run in crowd() if run.labels["method"] != "decouple"]
+    assert len(split_crowded(lay_out(few))) == 1
+    assert len(split_crowded(lay_out(crowd(presets=("paper",))))) == 1
+
+
+def test_split_panels_are_drawn_without_the_empty_ones(tmp_path: Path) -> None:
+    runs = [run for run in crowd() if (run.labels["task"], run.labels["preset"]) != ("B", "robust")]
+    study = make_study("mazes", [*runs, *crowd(tasks=("C",))])
+    drawn = {path.name for path in draw_study(study, tmp_path)}
+    assert {"beta-success.png", "curves-success.svg"} <= drawn
+    written = (tmp_path / "curves-success.svg").read_text()
+    assert "A, preset paper" in written and "A, preset robust" in written
+    assert "B, preset paper" in written and "B, preset robust" not in written
+
+
+def test_a_learner_alone_is_a_level_line_against_beta() -> None:
+    panels = lay_out([*runs_of("hyper", betas=(0.1, 1.0, 10.0)), *runs_of("exploit", betas=(1.0,))])
+    names = [series.name for series in panels[0].series]
+    chart = against_beta(panels, names, "success")
+    assert chart is not None and "level line" in chart["note"]
+    level, hyper = chart["panels"][0]["views"]["all"]
+    assert len(level["y"]) == 2 and len(hyper["y"]) == 3 and level["y"][0] == level["y"][1]

@@ -104,10 +104,13 @@ def against_beta(panels: Sequence[Panel], names: Sequence[str], column: str) -> 
 
     def lines(panel: Panel) -> list[Line]:
         found = []
+        known = sorted({beta for series in panel.series for beta in positive(series)})
         for series in panel.series:
             betas = positive(series)
             cells = [np.array([[run.final.get(column, math.nan)] for run in series.at(beta)]) for beta in betas]
             parts = [band_of(cell) for cell in cells]
+            if series.knows_no_beta and len(known) > 1:  # a level line
+                betas, parts = [known[0], known[-1]], parts * 2
             drawn: Line = {"series": names.index(series.name), "x": axis.place(betas), "y": [y[0] for y, _, _ in parts]}
             if all(low is not None for _, low, _ in parts):
                 drawn["low"] = [low[0] for _, low, _ in parts if low]
@@ -116,6 +119,8 @@ def against_beta(panels: Sequence[Panel], names: Sequence[str], column: str) -> 
         return found
 
     note = "Each point is the mean over seeds of the final value of runs at that β."
+    if any(series.knows_no_beta for panel in panels for series in panel.series):
+        note += " A learner alone has no β: it is a level line."
     if any(run.beta == 0 for panel in panels for run in panel.runs):
         note += " β = 0 has no place on a logarithmic axis and is left out."
     chart = _chart(f"beta-{column}", f"{_label(column).capitalize()} against β", note, "β", column, axis)

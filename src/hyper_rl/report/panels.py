@@ -8,7 +8,7 @@ variants colour tells those apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hyper_rl.studies.store import RunResult
@@ -27,6 +27,8 @@ MANY_COLOURS = ("#0b7a75", "#d1603d", "#5b5ea6", "#b8860b", "#8c2d5b", "#4c9a2a"
 NAMES = {"hyper": "Hyper", "curiosity": "Curiosity", "decouple": "Decouple", "exploit": "Exploit", "lesson": "LESSON"}
 TABULAR_NAMES = {**NAMES, "curiosity": "UCB-Q", "exploit": "Q-learning"}
 DEEP_NAMES = {"td3": "TD3", "dqn": "DQN", "sac": "SAC"}
+MOST_LINES = 6
+MOST_ROWS = 3
 METHOD_ORDER = ("exploit", "curiosity", "decouple", "lesson", "hyper")
 """Hyper last: what is drawn last lies on top."""
 
@@ -40,6 +42,8 @@ class Series:
     colour: str
     stroke: str
     runs: tuple[RunResult, ...]
+    variant: str = ""
+    """What its name says besides the method."""
 
     @property
     def betas(self) -> list[float]:
@@ -47,6 +51,11 @@ class Series:
 
     def at(self, beta: float) -> list[RunResult]:
         return [run for run in self.runs if run.beta == beta]
+
+    @property
+    def knows_no_beta(self) -> bool:
+        """A learner alone: what is written as its beta means nothing."""
+        return self.method == "exploit" and len(self.betas) == 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,28 @@ def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
     return panels
 
 
+def split_crowded(panels: Sequence[Panel]) -> list[list[Panel]]:
+    """Rows of panels: one row of all, or, where a panel has more lines than one can follow, one row for each variant.
+
+    Columns stay what they were; a panel without runs of a variant is empty there.
+    """
+    variants = sorted({series.variant for panel in panels for series in panel.series})
+    methods = {series.method for panel in panels for series in panel.series}
+    crowded = max(len(panel.series) for panel in panels) > MOST_LINES
+    if not crowded or not 1 < len(variants) <= MOST_ROWS or len(methods) == 1:
+        return [list(panels)]
+    return [[_part(panel, variant) for panel in panels] for variant in variants]
+
+
+def _part(panel: Panel, variant: str) -> Panel:
+    """Its lines are full and called by their method alone: the title says the rest."""
+    mine = [series for series in panel.series if series.variant == variant]
+    alone = [
+        replace(series, name=series.name.removesuffix(variant).removesuffix(", "), stroke=STROKES[0]) for series in mine
+    ]
+    return Panel(f"{panel.title}, {variant}" if variant else panel.title, tuple(alone))
+
+
 def _series(
     runs: Sequence[RunResult], besides: Sequence[str], strokes: Sequence[Any], *, by_colour: bool
 ) -> tuple[Series, ...]:
@@ -94,7 +125,7 @@ def _series(
         said = [_difference(key, value) for key, value in zip(besides, rest, strict=True)]
         name = ", ".join([method_name(method, str(mine[0].labels.get("learner", ""))), *said])
         colour, stroke = _look(method, strokes.index(rest), by_colour=by_colour)
-        found.append(Series(name, method, colour, stroke, mine))
+        found.append(Series(name, method, colour, stroke, mine, ", ".join(said)))
     known = {method: place for place, method in enumerate(METHOD_ORDER)}
     return tuple(sorted(found, key=lambda series: known.get(series.method, -1)))
 

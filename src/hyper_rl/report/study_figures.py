@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hyper_rl.report.computed_figures import draw_computed
-from hyper_rl.report.panels import Panel, Series, lay_out
+from hyper_rl.report.panels import Panel, Series, lay_out, split_crowded
 from hyper_rl.report.path_figures import path_figure
 from hyper_rl.report.plots import require_matplotlib, said_beta, wrapped
 from hyper_rl.report.trajectories import is_maze, paths_of
@@ -24,6 +24,9 @@ from hyper_rl.studies.store import RunResult, StudyResult
 RESAMPLES = 2_000
 FEWEST_FOR_A_BAND = 3
 MARKERS = {"hyper": "o", "curiosity": "s", "decouple": "D", "exploit": "v", "lesson": "^"}
+DIVERGES = 20.0
+"""A mean estimate this many times the best mean return changes the scale."""
+MOST_COLUMNS = 4
 LEGEND_ROW = 0.22
 """Inches of one line of a legend."""
 LEGEND_LINE = 4.0
@@ -89,17 +92,21 @@ def mean_band(
 
 
 def _against_beta(panels: Sequence[Panel], column: str, title: str) -> Any:
-    figure, axes = _axes(panels)
+    """A learner alone has no beta: it is a level line."""
+    figure, axes, panels = _axes(panels)
     for axis, panel in zip(axes, panels, strict=True):
+        known = sorted({run.beta for run in panel.runs if run.beta > 0})  # the axis is logarithmic
         for place, series in enumerate(panel.series):
             values = [[run.final[column] for run in series.at(beta)] for beta in series.betas]
             means, bands = zip(*(mean_band(np.asarray(v)[:, None]) for v in values), strict=True)
-            middle = np.concatenate(means)
-            under = len(panel.series) - 1 - place
-            _line(axis, series, np.asarray(series.betas), middle, under, marker=MARKERS.get(series.method, "o"))
+            betas, middle, marker = series.betas, np.concatenate(means), MARKERS.get(series.method, "o")
+            level = series.knows_no_beta and len(known) > 1
+            if level:
+                betas, middle, marker = [known[0], known[-1]], middle.repeat(2), ""
+            _line(axis, series, np.asarray(betas), middle, len(panel.series) - 1 - place, marker=marker)
             if all(band is not None for band in bands):
-                low, high = np.concatenate(bands, axis=1)
-                axis.fill_between(series.betas, low, high, color=series.colour, alpha=0.15, linewidth=0)
+                low, high = np.concatenate([*bands] * (2 if level else 1), axis=1)
+                axis.fill_between(betas, low, high, color=series.colour, alpha=0.15, linewidth=0)
         axis.set_xscale("log")
         axis.set_xlabel(r"$\beta$")
     return _finish(figure, axes, panels, column, title)
@@ -107,7 +114,7 @@ def _against_beta(panels: Sequence[Panel], column: str, title: str) -> Any:
 
 def _over_steps(panels: Sequence[Panel], column: str, title: str) -> Any:
     """Over all betas together where there are several: how a user fares who picks one of them blindly."""
-    figure, axes = _axes(panels)
+    figure, axes, panels = _axes(panels)
     for axis, panel in zip(axes, panels, strict=True):
         for place, series in enumerate(panel.series):
             steps, values = _curves(series.runs, column)
@@ -121,8 +128,13 @@ def _over_steps(panels: Sequence[Panel], column: str, title: str) -> Any:
 
 
 def _estimates(panels: Sequence[Panel], title: str) -> Any:
-    """What the judged critic promises from the start (broken line) and what the policy gets (full line)."""
-    figure, axes = _axes(panels)
+    """What the judged critic promises from the start (broken line) and what the policy gets (full line).
+
+    A critic that diverges promises thousands of times what there is: then the scale is linear up to the best return and
+    logarithmic beyond, lest it hide all the others.
+    """
+    figure, axes, panels = _axes(panels)
+    largest = {"discounted_return": 0.0, "critic_estimate": 0.0}
     for axis, panel in zip(axes, panels, strict=True):
         for series in panel.series:
             for column, stroke, name in (
@@ -130,10 +142,14 @@ def _estimates(panels: Sequence[Panel], title: str) -> Any:
                 ("critic_estimate", "--", None),
             ):
                 steps, values = _curves(series.runs, column)
-                axis.plot(
-                    steps / 1000, np.nanmean(values, axis=0), stroke, color=series.colour, label=name, linewidth=1.6
-                )
+                middle = np.nanmean(values, axis=0)
+                largest[column] = max(largest[column], float(np.nanmax(np.abs(middle))))
+                axis.plot(steps / 1000, middle, stroke, color=series.colour, label=name, linewidth=1.6)
         axis.set_xlabel("thousand steps")
+    got, promised = largest.values()
+    if promised > DIVERGES * got > 0:
+        for axis in axes:  # linear to the next power of ten, where the first tick is
+            axis.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(got)), linscale=2.0)
     text = f"{title}: return (full) and the critic's estimate of it (broken)"
     return _finish(figure, axes, panels, "discounted_return", text, limits=None)
 
@@ -184,16 +200,27 @@ def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, under: int, *
     axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=width, markersize=size, **how)
 
 
-def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any]]:
+def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any], list[Panel]]:
+    """The figure, and an axis for each panel that has lines."""
     plt = require_matplotlib()
-    columns = min(len(panels), 4)
-    rows = -(-len(panels) // columns)
-    size = (max(7.0, 3.3 * columns + 0.6), 2.8 * rows + 0.7)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
-    flat = list(axes.ravel())
-    for spare in flat[len(panels) :]:
-        spare.set_visible(False)
-    return figure, flat[: len(panels)]
+    split = split_crowded(panels)
+    rows = [part for row in split for part in _wrapped_row(row, MOST_COLUMNS if len(split) == 1 else MOST_COLUMNS + 1)]
+    columns = max(len(row) for row in rows)
+    size = (max(7.0, 3.3 * columns + 0.6), 2.8 * len(rows) + 0.7)
+    figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
+    drawn = []
+    for row, places in zip(rows, axes, strict=True):
+        shown = [(place, panel) for place, panel in zip(places, row, strict=False) if panel.series]
+        for place in set(places) - {place for place, _ in shown}:
+            place.set_visible(False)
+        drawn += shown
+    return figure, [axis for axis, _ in drawn], [panel for _, panel in drawn]
+
+
+def _wrapped_row(row: list[Panel], most: int) -> list[list[Panel]]:
+    """As even as they get: five are three and two, not four and one."""
+    width = -(-len(row) // -(-len(row) // most))
+    return [row[start : start + width] for start in range(0, len(row), width)]
 
 
 def _finish(
@@ -210,7 +237,8 @@ def _finish(
         axis.spines[["top", "right"]].set_visible(False)
         if limits is not None and column.endswith("success"):
             axis.set_ylim(*limits)
-    axes[0].set_ylabel(LABELS.get(column, column.replace("_", " ")))
+        if axis.get_subplotspec().is_first_col():
+            axis.set_ylabel(LABELS.get(column, column.replace("_", " ")))
     names: dict[str, Any] = {}
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
