@@ -130,7 +130,7 @@ def _over_steps(panels: Sequence[Panel], column: str, title: str) -> Any:
 def _estimates(panels: Sequence[Panel], title: str) -> Any:
     """What the judged critic promises from the start (broken line) and what the policy gets (full line).
 
-    A critic that diverges promises thousands of times what there is: then the scale is linear up to the best return and
+    A critic that diverges promises thousands of times what there is: then the scale is linear about zero only and
     logarithmic beyond, lest it hide all the others.
     """
     figure, axes, panels = _axes(panels)
@@ -148,8 +148,8 @@ def _estimates(panels: Sequence[Panel], title: str) -> Any:
         axis.set_xlabel("thousand steps")
     got, promised = largest.values()
     if promised > DIVERGES * got > 0:
-        for axis in axes:  # linear to the next power of ten, where the first tick is
-            axis.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(got)), linscale=2.0)
+        for axis in axes:  # linear to a power of ten, where there is a tick
+            axis.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(got)), linscale=2.0)
     text = f"{title}: return (full) and the critic's estimate of it (broken)"
     return _finish(figure, axes, panels, "discounted_return", text, limits=None)
 
