@@ -3,8 +3,10 @@ edge of its actions does just that.
 
     python benchmarks/constant_push.py
     python benchmarks/constant_push.py --task MediumMaze-Easy --start 1 1 --goal 6 5
+    python benchmarks/constant_push.py --task MediumMaze-Easy LargeMaze-Medium --mujoco 60
 
 Success of the best of 32 directions over episodes of the task, how many of them ever succeed, and the mean of all.
+`--mujoco` has the best one in so many episodes of the real maze besides.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ DIRECTIONS = 32
 
 
 class Pushed(NamedTuple):
+    action: Float[np.ndarray, "2"]
+    """The best."""
     best: float
     ever: int
     """Directions that succeed in any episode."""
@@ -47,9 +51,25 @@ def push(task: PointMaze, episodes: int, key: PRNGKeyArray) -> Pushed:
 
     over_episodes = jax.vmap(succeeds, in_axes=(None, 0))
     keys = jax.random.split(key, episodes)
-    found = jax.jit(jax.vmap(over_episodes, in_axes=(0, None)))(jnp.asarray(directions(DIRECTIONS), float), keys)
+    tried = directions(DIRECTIONS)
+    found = jax.jit(jax.vmap(over_episodes, in_axes=(0, None)))(jnp.asarray(tried, float), keys)
     success = np.asarray(found).mean(axis=1)
-    return Pushed(float(success.max()), int((success > 0).sum()), float(success.mean()))
+    return Pushed(tried[success.argmax()], float(success.max()), int((success > 0).sum()), float(success.mean()))
+
+
+def push_in_mujoco(task: PointMaze, action: Float[np.ndarray, "2"], episodes: int) -> float:
+    import gymnasium
+
+    env = gymnasium.make(f"hyper_rl/{task.name}-v0", start=task.start, goal=task.goal)
+    successes = 0
+    for episode in range(episodes):
+        env.reset(seed=episode)
+        over = False
+        while not over:
+            _, _, terminated, truncated, info = env.step(action.astype(np.float32))
+            over = terminated or truncated
+        successes += bool(info["success"])
+    return successes / episodes
 
 
 def main() -> None:
@@ -59,6 +79,7 @@ def main() -> None:
     parser.add_argument("--start", type=int, nargs=2, help="row and column of another start cell")
     parser.add_argument("--goal", type=int, nargs=2, help="row and column of another goal cell")
     parser.add_argument("--episodes", type=int, default=500)
+    parser.add_argument("--mujoco", type=int, default=0, metavar="EPISODES")
     options = parser.parse_args()
     start, goal = (None if cell is None else (cell[0], cell[1]) for cell in (options.start, options.goal))
     print(f"| task | cells | success of the best push | directions of {DIRECTIONS} that ever succeed | mean of all |")
@@ -67,6 +88,8 @@ def main() -> None:
         task = make_maze(name, start=start, goal=goal)
         found = push(task, options.episodes, jax.random.key(0))
         print(f"| {name} | {task.start} to {task.goal} | {found.best:.2f} | {found.ever} | {found.mean:.3f} |")
+        if options.mujoco:
+            print(f"the best push in MuJoCo: {push_in_mujoco(task, found.action, options.mujoco):.2f}")
 
 
 if __name__ == "__main__":
