@@ -21,6 +21,21 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+EXACT = (
+    *("blocks", "contained", "hidden_layers", "host_loop", "host_resume", "maze", "maze_parity", "products", "replay"),
+    *("resume", "resume_safety", "room", "same_numbers", "several_devices", "study_lock", "study_ray", "study_runner"),
+    *("sweeping", "tabular_q", "threefry"),
+)
+"""Files whose tests hold results against each other to the last bit or to rounding, which depends on how XLA compiles:
+`make test` compiles them as users' programs are, and the others quickly."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem.removeprefix("test_") in EXACT:
+            item.add_marker(pytest.mark.exact)
+
+
 class ByGroup(LoadScopeScheduling):
     """Files marked with `xdist_group` go to one worker whole, other tests one by one.
 
