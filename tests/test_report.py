@@ -111,6 +111,39 @@ def test_a_study_with_one_beta_has_no_axis_of_betas() -> None:
     assert not study["summary"]["swept"]
 
 
+def test_crowded_panels_are_split_by_variant_and_tasks_with_one_beta_are_not_drawn_against_it() -> None:
+    runs = [
+        make_run(task, method, beta, seed, result(0.5), preset=preset, learner="td3", task_options={})
+        for task, betas in (("CartPole", (0.1, 1.0)), ("Pendulum", (1.0,)))
+        for preset in ("paper", "robust")
+        for method in ("exploit", "curiosity", "decouple", "hyper")
+        for beta in ((1.0,) if method == "exploit" else betas)
+        for seed in range(3)
+    ]
+    (study,) = data_of(make_study("crowd", runs))["studies"]
+    titles = [f"{task}, preset {preset}" for preset in ("paper", "robust") for task in ("CartPole", "Pendulum")]
+    assert [panel["title"] for panel in chart(study, "curves-success")["panels"]] == titles
+    assert [panel["title"] for panel in chart(study, "estimates")["panels"]] == titles
+    swept = chart(study, "beta-success")["panels"]
+    assert [panel["title"] for panel in swept] == [titles[0], titles[2]]
+    names = [[study["series"][line["series"]]["name"] for line in panel["views"]["all"]] for panel in swept]
+    methods = ("TD3", "Curiosity", "Decouple", "Hyper")
+    assert names == [[f"{method}, preset {preset}" for method in methods] for preset in ("paper", "robust")]
+    assert len(study["summary"]["rows"]) == 16, "tables are not split"
+
+
+def test_a_part_of_a_crowded_panel_with_one_beta_is_not_drawn_against_it() -> None:
+    runs = [
+        make_run("CartPole", method, beta, seed, result(0.5), preset=preset, learner="td3", task_options={})
+        for preset, betas in (("paper", (0.1, 1.0)), ("robust", (1.0,)))
+        for method in ("exploit", "curiosity", "decouple", "hyper")
+        for beta in ((1.0,) if method == "exploit" else betas)
+        for seed in range(3)
+    ]
+    (study,) = data_of(make_study("crowd", runs))["studies"]
+    assert [panel["title"] for panel in chart(study, "beta-success")["panels"]] == ["CartPole, preset paper"]
+
+
 def test_deep_learners_get_estimates_beside_returns_and_tables_do_not() -> None:
     curve = {"critic_estimate": np.full(10, 5.0), "discounted_return": np.full(10, 2.0)}
     runs = [make_run("Room", "decouple", 1.0, seed, result(0.0), curve=curve, learner="td3") for seed in range(3)]

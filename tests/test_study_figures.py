@@ -168,6 +168,14 @@ def test_split_panels_are_drawn_without_the_empty_ones(tmp_path: Path) -> None:
     assert "B, preset paper" in written and "B, preset robust" not in written
 
 
+def test_a_part_with_one_beta_is_not_drawn_against_it(tmp_path: Path) -> None:
+    runs = [run for run in crowd() if (run.labels["task"], run.labels["preset"]) != ("A", "robust") or run.beta == 1.0]
+    draw_study(make_study("mazes", runs), tmp_path)
+    against = (tmp_path / "beta-success.svg").read_text()
+    assert "A, preset paper" in against and "B, preset robust" in against and "A, preset robust" not in against
+    assert "A, preset robust" in (tmp_path / "curves-success.svg").read_text()
+
+
 def test_a_learner_alone_is_a_level_line_against_beta() -> None:
     panels = lay_out([*runs_of("hyper", betas=(0.1, 1.0, 10.0)), *runs_of("exploit", betas=(1.0,))])
     names = [series.name for series in panels[0].series]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hyper_rl.config import Config, make_task
-from hyper_rl.report.panels import Panel, Series
+from hyper_rl.report.panels import Panel, Series, split_crowded
 from hyper_rl.report.study_figures import LABELS, mean_band
 from hyper_rl.studies.store import RunResult
 
@@ -97,10 +97,14 @@ def line(axis: Axis, place: int, x: Iterable[float], values: Float[np.ndarray, "
 
 
 def against_beta(panels: Sequence[Panel], names: Sequence[str], column: str) -> dict[str, Any] | None:
-    """Final performance against beta; None where no series has more than one."""
-    if not any(len(positive(series)) > 1 for panel in panels for series in panel.series):
+    """Final performance against beta, of the tasks that have several; None where none has."""
+
+    def swept(panels: Sequence[Panel]) -> list[Panel]:
+        return [panel for panel in panels if any(len(positive(series)) > 1 for series in panel.series)]
+
+    if not swept(panels):
         return None
-    axis = Axis()
+    axis, panels = Axis(), swept(uncrowded(swept(panels)))
 
     def lines(panel: Panel) -> list[Line]:
         found = []
@@ -129,7 +133,7 @@ def against_beta(panels: Sequence[Panel], names: Sequence[str], column: str) -> 
 
 def over_steps(panels: Sequence[Panel], names: Sequence[str], column: str, points: int) -> dict[str, Any]:
     """Learning curves: over all betas together, which is how one fares who picks blindly, and at each beta."""
-    axis = Axis()
+    axis, panels = Axis(), uncrowded(panels)
     betas = sorted({run.beta for panel in panels for run in panel.runs})
 
     def lines(panel: Panel, beta: float | None) -> list[Line]:
@@ -170,7 +174,7 @@ def estimates(panels: Sequence[Panel], names: Sequence[str], points: int) -> dic
     note = "Full line: discounted return of the judged policy. Broken line: what its critic said of it beforehand."
     title = "Estimate against return"
     chart = _chart("estimates", title, note, "environment steps", "discounted return", axis)
-    return {**chart, "panels": _panels(kept, lines)}
+    return {**chart, "panels": _panels(uncrowded(kept), lines)}
 
 
 def lengths_over_steps(panels: Sequence[Panel], names: Sequence[str], points: int) -> list[dict[str, Any]]:
@@ -240,6 +244,11 @@ def length_chances(p: float, horizon: int, *, bounded: bool) -> Float[np.ndarray
         return chances / -math.expm1(horizon * log_q)
     chances[-1] = math.exp(log_q * (horizon - 1))
     return chances
+
+
+def uncrowded(panels: Sequence[Panel]) -> list[Panel]:
+    """Several for one that has more lines than one can follow; lines keep their names, for all charts share them."""
+    return [panel for row in split_crowded(panels, rename=False) for panel in row if panel.series]
 
 
 def positive(series: Series) -> list[float]:

@@ -92,26 +92,28 @@ def lay_out(runs: Sequence[RunResult]) -> list[Panel]:
     return panels
 
 
-def split_crowded(panels: Sequence[Panel]) -> list[list[Panel]]:
+def split_crowded(panels: Sequence[Panel], *, rename: bool = True) -> list[list[Panel]]:
     """Rows of panels: one row of all, or, where a panel has more lines than one can follow, one row for each variant.
 
-    Columns stay what they were; a panel without runs of a variant is empty there.
+    Columns stay what they were; a panel without runs of a variant is empty there. `rename`: lines are full and called
+    by their method alone, as the title says the rest.
     """
     variants = sorted({series.variant for panel in panels for series in panel.series})
     methods = {series.method for panel in panels for series in panel.series}
     crowded = max(len(panel.series) for panel in panels) > MOST_LINES
     if not crowded or not 1 < len(variants) <= MOST_ROWS or len(methods) == 1:
         return [list(panels)]
-    return [[_part(panel, variant) for panel in panels] for variant in variants]
+    return [[_part(panel, variant, rename) for panel in panels] for variant in variants]
 
 
-def _part(panel: Panel, variant: str) -> Panel:
-    """Its lines are full and called by their method alone: the title says the rest."""
+def _part(panel: Panel, variant: str, rename: bool) -> Panel:
     mine = [series for series in panel.series if series.variant == variant]
-    alone = [
-        replace(series, name=series.name.removesuffix(variant).removesuffix(", "), stroke=STROKES[0]) for series in mine
-    ]
-    return Panel(f"{panel.title}, {variant}" if variant else panel.title, tuple(alone))
+    if rename:
+        mine = [
+            replace(series, name=series.name.removesuffix(variant).removesuffix(", "), stroke=STROKES[0])
+            for series in mine
+        ]
+    return Panel(f"{panel.title}, {variant}" if variant else panel.title, tuple(mine))
 
 
 def _series(

@@ -49,7 +49,7 @@ def draw_study(result: StudyResult, folder: Path) -> list[Path]:
         return drawn
     panels = lay_out(result.runs)
     column = "success" if any(run.final.get("success", 0.0) > 0 for run in result.runs) else "return"
-    swept = [panel for panel in panels if any(len(series.betas) > 1 for series in panel.series)]
+    swept = [panel for panel in panels if _is_swept(panel)]
     if swept:  # of a task at one beta alone there is nothing to see against beta
         for name in (column, f"behaviour_{column}"):
             drawn += _save(_against_beta(swept, name, result.title), folder / f"beta-{name}")
@@ -93,7 +93,7 @@ def mean_band(
 
 def _against_beta(panels: Sequence[Panel], column: str, title: str) -> Any:
     """A learner alone has no beta: it is a level line."""
-    figure, axes, panels = _axes(panels)
+    figure, axes, panels = _axes(panels, _is_swept)
     for axis, panel in zip(axes, panels, strict=True):
         known = sorted({run.beta for run in panel.runs if run.beta > 0})  # the axis is logarithmic
         for place, series in enumerate(panel.series):
@@ -155,27 +155,29 @@ def _estimates(panels: Sequence[Panel], title: str) -> Any:
 
 
 def _visits(panel: Panel) -> Any:
-    """Visits of each cell, first seed: a row for every series, a column for every beta, one logarithmic scale."""
+    """Visits of each cell, first seed, on one logarithmic scale: a row for every series and a column for every beta,
+    or, at one beta, the series beside each other."""
     plt = require_matplotlib()
     from matplotlib.colors import LogNorm
 
     cells = visit_map(panel.runs)
     assert cells is not None, "asked before"
     betas = sorted({run.beta for run in panel.runs})
-    rows = len(panel.series)
-    figure, axes = plt.subplots(
-        rows, len(betas), figsize=(2.1 * len(betas) + 1.2, 2.35 * rows), squeeze=False, layout="constrained"
-    )
+    rows, columns = (len(panel.series), len(betas)) if len(betas) > 1 else (1, len(panel.series))
+    size = (2.1 * columns + 1.2, 2.35 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     counted = [run.visits.max() for run in panel.runs if run.visits is not None]
     scale, image = LogNorm(vmin=1, vmax=max(2.0, float(max(counted)))), None
-    for row, series in zip(axes, panel.series, strict=True):
+    for row, series in zip(axes.reshape(len(panel.series), len(betas)), panel.series, strict=True):
         for axis, beta in zip(row, betas, strict=True):
             axis.set_xticks([])
             axis.set_yticks([])
             axis.set_facecolor("#e8e8e8")
             runs = series.at(beta)
-            axis.set_title(wrapped(f"{series.name}, {said_beta(beta)}", 30), fontsize=8)
+            heading = series.name if series.knows_no_beta else f"{series.name}, {said_beta(beta)}"
+            axis.set_title(wrapped(heading, 30), fontsize=8)
             if not runs or runs[0].visits is None:
+                axis.set_visible(bool(runs))
                 continue
             counts = cells.fill(runs[0].visits)
             if (counts == WALL).any():
@@ -200,8 +202,16 @@ def _line(axis: Any, series: Series, x: np.ndarray, y: np.ndarray, under: int, *
     axis.plot(x, y, series.stroke, color=series.colour, label=series.name, linewidth=width, markersize=size, **how)
 
 
-def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any], list[Panel]]:
-    """The figure, and an axis for each panel that has lines."""
+def _is_swept(panel: Panel) -> bool:
+    return any(len(series.betas) > 1 for series in panel.series)
+
+
+def _has_lines(panel: Panel) -> bool:
+    return bool(panel.series)
+
+
+def _axes(panels: Sequence[Panel], worth: Callable[[Panel], bool] = _has_lines) -> tuple[Any, list[Any], list[Panel]]:
+    """The figure, and an axis for each panel that is worth one, also as a part of a crowded one."""
     plt = require_matplotlib()
     split = split_crowded(panels)
     rows = [part for row in split for part in _wrapped_row(row, MOST_COLUMNS if len(split) == 1 else MOST_COLUMNS + 1)]
@@ -210,7 +220,7 @@ def _axes(panels: Sequence[Panel]) -> tuple[Any, list[Any], list[Panel]]:
     figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
     drawn = []
     for row, places in zip(rows, axes, strict=True):
-        shown = [(place, panel) for place, panel in zip(places, row, strict=False) if panel.series]
+        shown = [(place, panel) for place, panel in zip(places, row, strict=False) if worth(panel)]
         for place in set(places) - {place for place, _ in shown}:
             place.set_visible(False)
         drawn += shown
