@@ -16,7 +16,8 @@ import pytest
 
 from hyper_rl.errors import UserError
 from hyper_rl.studies.group_lock import try_lock
-from hyper_rl.studies.ray_runner import Answer, Cluster, Job, begin_study, compute_group, run_study_on_ray
+from hyper_rl.studies.ray_runner import Cluster, run_study_on_ray
+from hyper_rl.studies.ray_worker import Answer, Job, begin_study, compute_group
 from hyper_rl.studies.runner import run_study
 from hyper_rl.studies.study_folder import StudyFolder, open_study
 from hyper_rl.training.trainer import Saving

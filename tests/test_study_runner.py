@@ -244,17 +244,19 @@ def test_the_command_lists_plans_and_reports(
     listed = json.loads(capsys.readouterr().out)["studies"]
     assert {"study", "title", "description", "scales"} == set(listed[0])
     assert main(["study", "figure-1", "--plan"]) == 0
-    assert "4 groups, 200 runs, 200,000,000 run-steps" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Room-curiosity: 10 betas x 5 seeds x 1,000,000 steps, computed with Room-decouple\n" in said
+    assert said.endswith("4 groups, 200 runs, 150,000,000 run-steps to compute\n")
     assert main(["study", "figure-1", "--plan", "--only", "*hyper*", "*decouple*"]) == 0
-    assert "2 groups, 100 runs, 100,000,000 run-steps" in capsys.readouterr().out
+    assert "2 groups, 100 runs, 100,000,000 run-steps to compute\n" in capsys.readouterr().out
     assert main(["study", "table-2", "--plan", "--only", "x"]) == 2
     assert "only: got ('x',), must be left out for table-2" in capsys.readouterr().err
     file = tmp_path / "small.toml"
     file.write_text(TEXT)
     assert main(["study", str(file), "--out", str(undisturbed), "--no-figures", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["runs"] == 12 and said["rows"][0]["runs"] == 4
-    assert said["groups_computed"] == said["groups_missing"] == [] and said["figures"] == []
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["runs"] == 12 and summary["rows"][0]["runs"] == 4
+    assert summary["groups_computed"] == summary["groups_missing"] == [] and summary["figures"] == []
     part = tmp_path / "part"
     assert main(["study", str(file), "--out", str(part), "--no-figures", "--only", NAMES[1]]) == 0
     assert "groups not computed yet: 2; the same command without --only goes on with them" in capsys.readouterr().out

@@ -30,7 +30,7 @@ from hyper_rl.methods.policies import make_policies
 from hyper_rl.report.render.stored_learners import read_learners
 from hyper_rl.settings import TaskChoice, choose_task
 from hyper_rl.training.agent_file import META_FILE, Agent, read_agent, read_meta, write_agent
-from hyper_rl.training.checkpoint import Position, head_sha256, list_checkpoints, read_newest, write_checkpoint
+from hyper_rl.training.checkpoint import Position, list_checkpoints, read_newest, write_checkpoint
 from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.training.run_folder import LOCK, RunFolder
 from hyper_rl.training.session import Clock, Rows, owes_evaluation
@@ -170,8 +170,7 @@ def _write_run(folder: RunFolder, config: Config, clock: Clock, curve: Rows, loo
     (folder.path / ASKED_FILE).write_text(json.dumps(dataclasses.asdict(asked), indent=2) + "\n")
     folder.start_curve()
     folder.append_curve(curve)
-    size = folder.curve.stat().st_size
-    position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
+    position = Position(clock.step, clock.evaluations, *folder.curve_head)
     stored = loop.store(clock.step)
     write_checkpoint(folder.checkpoints, stored.tree, position, 1, stored.extra)
 

@@ -168,8 +168,11 @@ def _list(as_json: bool) -> int:
 
 
 def _show_plan(study: StudyFile, options: StudyOptions) -> int:
-    groups = choose(plan_study(study, options.scale), options.only)
-    total = sum(group.run_steps for group in groups)
+    planned = plan_study(study, options.scale)
+    chosen = choose(planned, options.only)
+    needed = {name for group in chosen for name in (group.name, group.within)}
+    groups = [group for group in planned if group.name in needed]
+    total = sum(group.run_steps for group in groups if group.within is None)
     runs = sum(len(group.config.runs) for group in groups)
     if options.json:
         entries = [
@@ -179,6 +182,7 @@ def _show_plan(study: StudyFile, options: StudyOptions) -> int:
                 "betas": list(group.config.betas),
                 "seeds": list(group.config.seeds),
                 "steps": group.config.steps,
+                "within": group.within,
             }
             for group in groups
         ]
@@ -186,6 +190,7 @@ def _show_plan(study: StudyFile, options: StudyOptions) -> int:
         return 0
     for group in groups:
         config = group.config
-        print(f"{group.name}: {len(config.betas)} betas x {len(config.seeds)} seeds x {config.steps:,} steps")
-    print(f"{len(groups)} groups, {runs:,} runs, {total:,} run-steps")
+        within = f", computed with {group.within}" if group.within is not None else ""
+        print(f"{group.name}: {len(config.betas)} betas x {len(config.seeds)} seeds x {config.steps:,} steps{within}")
+    print(f"{len(groups)} groups, {runs:,} runs, {total:,} run-steps to compute")
     return 0

@@ -6,6 +6,7 @@ only in groups of the same size.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +36,20 @@ def divide(
         total = used * free if free is not None else available(used)
         return None if total is None else total // beside
 
-    return tuple(part for group in groups for part in _divide_one(group, count, free_on))
+    alone = {group.name: _divide_one(group, count, free_on) for group in groups if group.within is None}
+    # One that is computed with another is divided as that is, which needs more memory.
+    parts = (alone[group.name] if group.within is None else _like(group, alone[group.within]) for group in groups)
+    return tuple(itertools.chain.from_iterable(parts))
+
+
+def _like(group: Group, outer: Sequence[Group]) -> list[Group]:
+    if outer[0].name == group.within:
+        return [group]
+    configs = [replace(group.config, betas=part.config.betas, seeds=part.config.seeds) for part in outer]
+    return [
+        replace(_part(group, i, config), within=part.name)
+        for i, (config, part) in enumerate(zip(configs, outer, strict=True), start=1)
+    ]
 
 
 def _divide_one(group: Group, devices: int, free_on: Callable[[int], int | None]) -> list[Group]:
@@ -86,7 +100,10 @@ def restore_division(groups: Sequence[Group], stored: Sequence[Mapping[str, Any]
         waiting = [one for one in waiting if one not in mine]
         parts = [
             Group(
-                one["name"], group.labels, replace(group.config, betas=tuple(one["betas"]), seeds=tuple(one["seeds"]))
+                one["name"],
+                group.labels,
+                replace(group.config, betas=tuple(one["betas"]), seeds=tuple(one["seeds"])),
+                within=one.get("within"),  # not in studies that were begun before groups were computed together
             )
             for one in mine
         ]
@@ -95,4 +112,8 @@ def restore_division(groups: Sequence[Group], stored: Sequence[Mapping[str, Any]
         divided += parts
     if waiting:
         raise UserError(f"{where}: group {waiting[0]['name']!r} is not in the study file; start a new folder")
+    names = {part.name for part in divided}
+    for part in divided:
+        if part.within is not None and part.within not in names:
+            raise UserError(f"{where}: group {part.name!r} is within {part.within!r}, which is no group of the study")
     return tuple(divided)

@@ -28,6 +28,7 @@ from hyper_rl.room_options import write_out_room
 from hyper_rl.settings import Settings, TaskChoice, choose_task, make_parts
 from hyper_rl.studies.study_file import Entries, StudyFile
 from hyper_rl.studies.study_keys import ENV, parts
+from hyper_rl.training.contained import INNER, OUTER, as_outer, normalised
 
 LARGEST_STUDY = 100_000
 """Runs; more is a slip of the pen."""
@@ -54,6 +55,8 @@ class Group:
     name: str
     labels: Mapping[str, Any]
     config: Config
+    within: str | None = None
+    """Name of the group whose training contains these runs (`training.contained`): they are computed with it."""
 
     @property
     def run_steps(self) -> int:
@@ -91,7 +94,7 @@ def plan_study(study: StudyFile, scale: str) -> tuple[Group, ...]:
         Group(name, label, config) for name, label, config in zip(_names(labels), labels, configs, strict=True)
     )
     _refuse_duplicates(study, named, combinations)
-    return named
+    return _find_contained(named)
 
 
 def _check_size(study: StudyFile, groups: Sequence[Entries]) -> None:
@@ -284,6 +287,18 @@ def _refuse_duplicates(study: StudyFile, groups: Sequence[Group], combinations: 
                     line,
                     f"group: beta {beta:g}, seed {seed} of {group.name} is the same run as in {first}; leave one out",
                 )
+
+
+def _find_contained(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """The groups, those of Curiosity with the name of the group of Decouple that contains them, if there is one."""
+
+    outer = {normalised(group.config).to_json(): group.name for group in groups if group.config.method == OUTER}
+    return tuple(
+        dataclasses.replace(group, within=outer.get(as_outer(group.config).to_json()))
+        if group.config.method == INNER
+        else group
+        for group in groups
+    )
 
 
 def _identity(config: Config) -> str:

@@ -18,22 +18,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import jax
 
-from hyper_rl.allocator import keep_freed_memory
 from hyper_rl.errors import UserError, missing_extra, require, require_count
-from hyper_rl.file_lock import holder
-from hyper_rl.studies.group_lock import try_lock
 from hyper_rl.studies.plan import Group, plan_study
-from hyper_rl.studies.runner import Outcome, choose, interrupted, only_words, run_group, settle
+from hyper_rl.studies.ray_worker import Answer, Job, begin_study, compute_group
+from hyper_rl.studies.runner import Outcome, choose, interrupted, only_words, settle, with_outer
 from hyper_rl.studies.study_file import StudyFile
-from hyper_rl.studies.study_folder import StudyFolder, is_done, open_study
+from hyper_rl.studies.study_folder import StudyFolder, contained_in, is_done, open_study, waits_for
 from hyper_rl.studies.study_progress import StudyProgress
 from hyper_rl.training.progress import show_progress
 from hyper_rl.training.stopping import watch_for_stop
-from hyper_rl.training.trainer import Interrupted, Saving
+from hyper_rl.training.trainer import Saving
 
 LOCAL = "local"
 """The address that starts a cluster on this machine, for as long as the study runs."""
@@ -69,27 +67,6 @@ class Cluster:
         return words + (["--ray-gpus", str(self.gpus)] if self.gpus is not None else [])
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that a worker has to know."""
-
-    out: Path
-    group: Group
-    saving: Saving
-    env_workers: int
-    x64: bool
-    """Whether numbers are float64 where the study was started."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What became of a group on a worker."""
-
-    state: Literal["computed", "done", "held", "stopped", "refused"]
-    said: tuple[str, ...] = ()
-    """What the training had to say; why, where it is refused or held."""
-
-
 def run_study_on_ray(
     study: StudyFile,
     scale: str,
@@ -113,19 +90,21 @@ def run_study_on_ray(
         if not begun:
             choose(planned := plan_study(study, scale), only)  # refused before the folder is there
             # All of them, whatever is computed first: how they are divided is settled for good.
-            beside = _groups_beside(ray, resources, len(planned))
+            beside = _groups_beside(ray, resources, sum(group.within is None for group in planned))
             with _hushed():
                 _begin_on_worker(ray, resources, study, scale, folder, beside)
         _, groups, _ = open_study(study, scale, folder.path)
-        chosen = choose(groups, only)
+        chosen = with_outer(folder, choose(groups, only), groups)
         waiting = [group for group in chosen if not is_done(folder, group)]
         progress = StudyProgress(study.name, folder, chosen, show_progress, stack, shown)
         if begun and waiting:
             progress.say(f"{out}: {len(chosen) - len(waiting)} of {len(chosen)} groups are done already")
         progress.look("")  # a bar passes on what is printed, unless it is there before the printing is hushed
         stack.enter_context(_hushed())
-        jobs = [Job(folder.path, group, saving, env_workers, _wants_x64()) for group in waiting]
-        tasks = Tasks(ray, resources, progress)
+        jobs = [
+            Job(folder.path, group, saving, env_workers, _wants_x64(), contained_in(group, groups)) for group in waiting
+        ]
+        tasks = Tasks(ray, resources, progress, groups)
         try:
             with watch_for_stop() as asked_to_stop:
                 for job in jobs:
@@ -229,14 +208,18 @@ class Tasks:
     ray: Any
     resources: dict[str, Any]
     progress: StudyProgress
+    groups: Sequence[Group]
     running: dict[Any, Job] = field(default_factory=dict)
     later: list[tuple[float, Job]] = field(default_factory=list)
-    """Held by other processes, and when to ask again."""
+    """Held by other processes or computed with another group, and when to ask again."""
     computed: list[str] = field(default_factory=list)
     _told: set[str] = field(default_factory=set)
 
     def submit(self, job: Job) -> None:
         """Retried by Ray when its worker dies, never when it has come to an answer."""
+        if waits_for(StudyFolder(job.out), job.group, self.groups) is not None:
+            self.later.append((time.monotonic() + LOOK_EVERY_SECONDS, job))
+            return
         task = self.ray.remote(max_retries=RETRIES, retry_exceptions=False, **self.resources)(compute_group)
         self.running[task.remote(job)] = job
 
@@ -303,48 +286,3 @@ def _first_line(error: BaseException) -> str:
 
 def _wants_x64() -> bool:
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-
-
-# On a worker
-
-
-def begin_study(study: StudyFile, scale: str, out: Path, beside: int, x64: bool) -> str | None:
-    """Why not, where it cannot be."""
-    jax.config.update("jax_enable_x64", x64)
-    try:
-        open_study(study, scale, out, beside=beside)
-    except UserError as error:
-        return str(error)
-    return None
-
-
-def compute_group(job: Job) -> Answer:
-    """The group, or why this is not the moment for it."""
-    keep_freed_memory()
-    jax.config.update("jax_enable_x64", job.x64)
-    folder, group, said = StudyFolder(job.out), job.group, list[str]()
-    try:
-        with try_lock(folder.group_lock(group.name)) as mine:
-            if not mine:
-                return Answer("held", (holder(folder.group_lock(group.name)),))
-            if is_done(folder, group):
-                return Answer("done")
-            run_group(folder, group, lambda *_: _Notes(said), saving=job.saving, env_workers=job.env_workers)
-            return Answer("computed", tuple(said))
-    except Interrupted:
-        return Answer("stopped", tuple(said))
-    except UserError as error:
-        return Answer("refused", (*said, str(error)))
-
-
-@dataclass(frozen=True)
-class _Notes:
-    """What is said goes home with the answer; how far the group is can be read from its folder."""
-
-    lines: list[str]
-
-    def update(self, step: int, note: str) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)

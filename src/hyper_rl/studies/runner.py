@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -22,8 +23,17 @@ from hyper_rl.file_lock import holder
 from hyper_rl.studies.group_lock import try_lock
 from hyper_rl.studies.plan import Group, plan_study
 from hyper_rl.studies.study_file import StudyFile
-from hyper_rl.studies.study_folder import StudyFolder, check_group, finish_study, is_done, open_study
+from hyper_rl.studies.study_folder import (
+    StudyFolder,
+    check_group,
+    contained_in,
+    finish_study,
+    is_done,
+    open_study,
+    waits_for,
+)
 from hyper_rl.studies.study_progress import StudyProgress
+from hyper_rl.training.contained import take_out
 from hyper_rl.training.progress import Progress, show_progress
 from hyper_rl.training.trainer import Interrupted, Saving, resume, train
 
@@ -69,7 +79,7 @@ def run_study(
     if only and not StudyFolder(out).json.is_file():
         choose(plan_study(study, scale), only)  # refused before the folder is there; nothing is divided before it is
     folder, groups, begun = open_study(study, scale, out)
-    chosen = choose(groups, only)
+    chosen = with_outer(folder, choose(groups, only), groups)
     waiting = [group for group in chosen if not is_done(folder, group)]
     computed: list[str] = []
     with ExitStack() as stack:
@@ -77,9 +87,10 @@ def run_study(
         if begun and waiting:
             progress.say(f"{out}: {len(chosen) - len(waiting)} of {len(chosen)} groups are done already")
         try:
-            with closing(_take_turns(folder, waiting, progress)) as turns:
+            with closing(_take_turns(folder, waiting, groups, progress)) as turns:
                 for group in turns:
-                    run_group(folder, group, progress.begin, saving=saving, env_workers=env_workers)
+                    inner = contained_in(group, groups)
+                    run_group(folder, group, progress.begin, inner, saving=saving, env_workers=env_workers)
                     computed.append(group.name)
         except (Interrupted, KeyboardInterrupt):
             raise interrupted(study, scale, folder, out, chosen, only_words(only)) from None
@@ -98,6 +109,13 @@ def choose(groups: Sequence[Group], only: Sequence[str]) -> tuple[Group, ...]:
                 f"only: got {pattern!r}, must fit the name of a group, as {groups[0].name!r} is one; see --plan for all"
             )
     return tuple(group for group in groups if not only or any(_fits(group.name, pattern) for pattern in only))
+
+
+def with_outer(folder: StudyFolder, chosen: Sequence[Group], groups: Sequence[Group]) -> tuple[Group, ...]:
+    """The chosen ones, and those that they are computed with."""
+    outer = [waits_for(folder, group, groups) for group in chosen]
+    names = {group.name for group in (*chosen, *outer) if group is not None}
+    return tuple(group for group in groups if group.name in names)
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -126,14 +144,16 @@ def settle(folder: StudyFolder, groups: Sequence[Group], computed: Sequence[str]
         finish_study(folder, groups)
 
 
-def _take_turns(folder: StudyFolder, waiting: Sequence[Group], progress: StudyProgress) -> Generator[Group, None, None]:
+def _take_turns(
+    folder: StudyFolder, waiting: Sequence[Group], groups: Sequence[Group], progress: StudyProgress
+) -> Generator[Group, None, None]:
     """Groups to compute, each locked until the next is asked for; ends when all are done, whoever did them."""
     left, told = list(waiting), set[str]()
     while left:
         held = []
         for group in left:
             with try_lock(folder.group_lock(group.name)) as mine:
-                if not mine:
+                if not mine or waits_for(folder, group, groups) is not None:
                     held.append(group)
                 elif not is_done(folder, group):  # not even since this process last looked
                     yield group
@@ -141,24 +161,39 @@ def _take_turns(folder: StudyFolder, waiting: Sequence[Group], progress: StudyPr
             for group in held:
                 if group.name not in told:
                     told.add(group.name)
-                    progress.say(f"waiting for it: {holder(folder.group_lock(group.name))} computes it", group)
+                    computed = waits_for(folder, group, groups) or group
+                    progress.say(f"waiting for it: {holder(folder.group_lock(computed.name))} computes it", group)
             time.sleep(LOOK_AGAIN_SECONDS)
             progress.look(f", waiting for {len(held)} group{'s' if len(held) != 1 else ''} of other processes")
         left = [group for group in held if not is_done(folder, group)]
 
 
 def run_group(
-    folder: StudyFolder, group: Group, begin: Begin, *, saving: Saving = Saving(), env_workers: int = 0
+    folder: StudyFolder,
+    group: Group,
+    begin: Begin,
+    inner: Group | None = None,
+    *,
+    saving: Saving = Saving(),
+    env_workers: int = 0,
 ) -> None:
-    """Train the group, or resume it where it was begun. Its lock is the caller's to hold."""
+    """Train the group, or resume it where it was begun. Its lock is the caller's to hold.
+
+    `inner`: the group that is computed with it. One that was computed with another is only taken out of its folder;
+    that has none of it where the other was trained before the two belonged together, and then it is trained itself.
+    """
     run_folder = folder.group(group.name)
+    begun = check_group(run_folder, group)
+    if group.within is not None and not begun:
+        outer = folder.group(group.within)
+        if take_out(outer, group.config, run_folder.path):
+            return
+    contained = None if inner is None or folder.group(inner.name).config.is_file() else inner.config
     workers = 0 if group.config.host is None else min(env_workers, len(group.config.runs))
 
     @contextmanager
     def open_progress(first: int) -> Iterator[Progress]:
         yield begin(group, first)
 
-    if check_group(run_folder, group):
-        resume(run_folder.path, saving=saving, open_progress=open_progress, env_workers=workers)
-    else:
-        train(group.config, run_folder.path, saving=saving, open_progress=open_progress, env_workers=workers)
+    go = partial(resume, run_folder.path) if begun else partial(train, group.config, run_folder.path)
+    go(saving=saving, open_progress=open_progress, env_workers=workers, contained=contained)

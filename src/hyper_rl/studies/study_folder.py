@@ -1,7 +1,7 @@
 """A study on disk: what was asked for, how it was divided, and one run folder per group.
 
 study.toml         the study file, byte for byte
-study.json         name, title, scale, groups (labels, betas, seeds), command, versions
+study.json         name, title, scale, groups (labels, betas, seeds, what contains them), command, versions
 groups/<name>/     an ordinary run folder
 results.csv        one row per run, once all groups are done
 locks/             who works on what, until all groups are done
@@ -153,6 +153,7 @@ def _about(study: StudyFile, scale: str, folder: StudyFolder, divided: Sequence[
                 "labels": dict(group.labels),
                 "betas": list(group.config.betas),
                 "seeds": list(group.config.seeds),
+                **({"within": group.within} if group.within is not None else {}),
             }
             for group in divided
         ],
@@ -203,6 +204,19 @@ def _as_data(value: Any) -> Any:
 def is_done(folder: StudyFolder, group: Group) -> bool:
     run_folder = folder.group(group.name)
     return check_group(run_folder, group) and run_folder.result.is_file()
+
+
+def waits_for(folder: StudyFolder, group: Group, groups: Sequence[Group]) -> Group | None:
+    """The group that this one is computed with, as long as that is not done."""
+    if group.within is None or folder.group(group.name).config.is_file():
+        return None
+    outer = next(other for other in groups if other.name == group.within)
+    return None if is_done(folder, outer) else outer
+
+
+def contained_in(group: Group, groups: Sequence[Group]) -> Group | None:
+    """The group that is computed with this one."""
+    return next((other for other in groups if other.within == group.name), None)
 
 
 @contextmanager

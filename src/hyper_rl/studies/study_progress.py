@@ -54,6 +54,7 @@ class StudyProgress:
         if time.monotonic() - self._looked > LOOK_EVERY_SECONDS:
             self._look(but=group.name)
         self._steps[group.name] = step
+        self._look_within()
         self._bar().update(self._run_steps(), note)
 
     def look(self, note: str) -> None:
@@ -86,6 +87,15 @@ class StudyProgress:
         for group in self.groups:
             if group.name != but and self._steps.get(group.name) != group.config.steps:
                 self._steps[group.name] = last_step(self.folder.group(group.name), group.config.steps)
+        self._look_within()
+
+    def _look_within(self) -> None:
+        """Groups that are computed with another are as far as that is."""
+        for group in self.groups:
+            if group.within is None or self.folder.group(group.name).config.is_file():
+                continue
+            if group.within in self._steps and self.folder.group(group.within).contained.is_dir():
+                self._steps[group.name] = self._steps[group.within]
 
 
 @dataclass(frozen=True)

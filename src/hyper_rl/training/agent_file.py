@@ -22,9 +22,13 @@ from hyper_rl.envs.base import Task
 from hyper_rl.errors import UserError
 from hyper_rl.learners.base import Learner
 from hyper_rl.learners.registry import LEARNERS
+from hyper_rl.methods.policies import Role
 from hyper_rl.plain_values import plain
 from hyper_rl.training.checkpoint import DamagedCheckpoint, flatten, unflatten
-from hyper_rl.training.run_folder import RunFolder
+from hyper_rl.training.evaluation import judged_policies
+from hyper_rl.training.loop import Loop
+from hyper_rl.training.run_folder import RunFolder, naming
+from hyper_rl.types import take_run
 
 FORMAT_VERSION = 2
 META_FILE, POLICY_FILE = "agent.json", "policy.safetensors"
@@ -60,6 +64,14 @@ def write_agent(folder: Path, config: Config, run: int, step: int, policy: Any) 
     }
     save_file(flatten(policy), folder / POLICY_FILE)
     (folder / META_FILE).write_text(json.dumps(meta, indent=2, sort_keys=True, default=plain) + "\n")
+
+
+def write_agents(folder: RunFolder, config: Config, loop: Loop, step: int, role: Role | None = None) -> None:
+    """Those of all runs, as they stand at `step`: the judged policies, or those of `role`."""
+    policies = judged_policies(loop.program, loop.state, role)
+    for run in range(len(config.runs)):
+        with naming(folder.agent(run), "written"):
+            write_agent(folder.agent(run), config, run, step, take_run(policies, run))
 
 
 def read_agent(folder: Path) -> Agent:

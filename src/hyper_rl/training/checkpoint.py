@@ -42,6 +42,9 @@ class Position:
     evaluations: int
     curve_bytes: int
     curve_sha256: str
+    contained_bytes: int | None = None
+    """The same of the curve in the run folder inside this one, where there is one (`contained`, which checks it)."""
+    contained_sha256: str | None = None
 
 
 class DamagedCheckpoint(Exception):
@@ -108,7 +111,8 @@ def _write(folder: Path, final: Path, arrays: dict[str, np.ndarray], position: P
     except SafetensorError as error:  # a full disk, which it does not call by its name
         shutil.rmtree(temporary, ignore_errors=True)
         raise OSError(f"{temporary / STATE_FILE}: cannot be written ({error})") from None
-    body = {"format_version": FORMAT_VERSION, **asdict(position), "state_sha256": file_sha256(temporary / STATE_FILE)}
+    known = {name: value for name, value in asdict(position).items() if value is not None}
+    body = {"format_version": FORMAT_VERSION, **known, "state_sha256": file_sha256(temporary / STATE_FILE)}
     (temporary / META_FILE).write_text(json.dumps({"body": body, "sha256": _body_sha256(body)}, indent=2) + "\n")
     for path in (temporary / STATE_FILE, temporary / META_FILE, temporary):
         flush(path)
@@ -168,7 +172,8 @@ def _read(path: Path, template: Callable[[int], Any], curve: Path) -> tuple[Any,
         raise DamagedCheckpoint(f"{meta}: format version {version}, this program reads 1 to {FORMAT_VERSION}")
     if not state.is_file() or file_sha256(state) != body["state_sha256"]:
         raise DamagedCheckpoint(f"{state}: missing, truncated or altered (check sum differs)")
-    position = Position(body["step"], body["evaluations"], body["curve_bytes"], body["curve_sha256"])
+    position = Position(body["step"], body["evaluations"], body["curve_bytes"], body["curve_sha256"],
+                        body.get("contained_bytes"), body.get("contained_sha256"))  # fmt: skip
     if head_sha256(curve, position.curve_bytes) != position.curve_sha256:
         raise DamagedCheckpoint(f"{curve}: missing, truncated or altered before step {position.step}")
     try:

@@ -25,6 +25,7 @@ from jaxtyping import Array, Int
 
 from hyper_rl import backend
 from hyper_rl.learners.base import period_of
+from hyper_rl.methods.policies import Role
 from hyper_rl.training.evaluation import Judgement, evaluate
 from hyper_rl.training.loop import Stored, carry_over, pack, unpack
 from hyper_rl.training.program import Program, RunState, init_run
@@ -107,11 +108,12 @@ def next_cut(step: int, warmup: int, block: int) -> int:
     return step if step <= warmup else step + (warmup - step) % block
 
 
-@partial(jax.jit, static_argnames=("episodes", "mesh"))
+@partial(jax.jit, static_argnames=("episodes", "role", "mesh"))
 def _evaluate(
-    program: Program, state: RunState, index: Int[Array, ""], *, episodes: int, mesh: Mesh | None
+    program: Program, state: RunState, index: Int[Array, ""], *, episodes: int, role: Role | None, mesh: Mesh | None
 ) -> Judgement:
-    return over_runs(partial(evaluate, episodes=episodes), mesh, (SHARDED, SHARDED, SHARED))(program, state, index)
+    judge = partial(evaluate, episodes=episodes, role=role)
+    return over_runs(judge, mesh, (SHARDED, SHARDED, SHARED))(program, state, index)
 
 
 class DeviceLoop:
@@ -138,9 +140,9 @@ class DeviceLoop:
     def cut(self, step: int) -> int:
         return next_cut(step, self._warmup, steps_in_block(self.program))
 
-    def judge(self, index: int, episodes: int) -> Judgement:
+    def judge(self, index: int, episodes: int, role: Role | None = None) -> Judgement:
         number = jnp.asarray(index, jnp.int32)
-        return _evaluate(self.program, self.state, number, episodes=episodes, mesh=self._mesh)
+        return _evaluate(self.program, self.state, number, episodes=episodes, role=role, mesh=self._mesh)
 
     def change(self, edit: Callable[[RunState], RunState]) -> None:
         self._state = place(edit(self.state), self._mesh)

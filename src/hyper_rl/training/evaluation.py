@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from hyper_rl.envs.base import EnvState, Task
 from hyper_rl.learners.base import Learner
+from hyper_rl.methods.policies import Role
 from hyper_rl.threefry import key_of, seed_of
 from hyper_rl.training.program import Program, RunState
 from hyper_rl.training.step import to_task_action
@@ -94,13 +95,17 @@ def summarise(trials: _Trial, estimates: Float[Array, "runs episodes"]) -> Judge
     )
 
 
-def judged_policies(program: Program, state: RunState) -> Any:
-    """The judged policy of every run."""
-    judged = jax.tree.map(lambda leaf: leaf[:, program.policies.judged], state.learners)
+def judged_policies(program: Program, state: RunState, role: Role | None = None) -> Any:
+    """The policy of every run that the method judges, or that of another `role`."""
+    index = program.policies.judged if role is None else program.policies.roles.index(role)
+    judged = jax.tree.map(lambda leaf: leaf[:, index], state.learners)
     return jax.vmap(lambda learner, one: learner.policy(one))(program.learner, judged)
 
 
-def evaluate(program: Program, state: RunState, index: Int[Array, ""], *, episodes: int) -> Judgement:
+def evaluate(
+    program: Program, state: RunState, index: Int[Array, ""], *, episodes: int, role: Role | None = None
+) -> Judgement:
     """Evaluation number `index` of all runs."""
     keys = jax.vmap(lambda key: jax.random.fold_in(key, index))(program.streams.evaluations)
-    return summarise(*judge_episodes(program.task, program.learner, judged_policies(program, state), keys, episodes))
+    policies = judged_policies(program, state, role)
+    return summarise(*judge_episodes(program.task, program.learner, policies, keys, episodes))

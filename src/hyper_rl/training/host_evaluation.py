@@ -19,6 +19,7 @@ from hyper_rl.envs.given_env import source_for_judging
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, open_pool
 from hyper_rl.learners.base import Learner
+from hyper_rl.methods.policies import Role
 from hyper_rl.observations import observation_dtype
 from hyper_rl.threefry import seed_of
 from hyper_rl.training.evaluation import Judgement, judged_policies
@@ -60,10 +61,12 @@ class HostJudge:
         self._spec, self._horizon, self._workers = spec, horizon, workers
         self._pool: EnvPool | None = None
 
-    def evaluate(self, program: Program, state: RunState, index: int, episodes: int) -> Judgement:
+    def evaluate(
+        self, program: Program, state: RunState, index: int, episodes: int, role: Role | None = None
+    ) -> Judgement:
         """Evaluation number `index` of all runs of a program."""
         keys = jax.vmap(lambda key: jax.random.fold_in(key, index))(program.streams.evaluations)
-        return self.judge(program.learner, judged_policies(program, state), keys, episodes)
+        return self.judge(program.learner, judged_policies(program, state, role), keys, episodes)
 
     def judge(self, learner: Learner, policies: Any, streams: PRNGKeyArray, episodes: int) -> Judgement:
         """Learners, policies and the key of each carry a leading run axis, as in `evaluation.judge_episodes`."""

@@ -27,6 +27,7 @@ from hyper_rl.envs.base import Discrete, TaskSpec
 from hyper_rl.envs.host_env import EnvSource
 from hyper_rl.envs.host_pool import EnvPool, open_pool
 from hyper_rl.errors import UserError
+from hyper_rl.methods.policies import Role
 from hyper_rl.observations import observation_dtype
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.host_episodes import CurrentEpisodes, NotRepeatable, SeedBook
@@ -139,10 +140,10 @@ class HostLoop:
             self._actions = np.asarray(action)
             self.position = step + 1
 
-    def judge(self, index: int, episodes: int) -> Judgement:
+    def judge(self, index: int, episodes: int, role: Role | None = None) -> Judgement:
         if self._judge is None:
             self._judge = HostJudge(self._source, self._spec, self._horizon, workers=self._workers)
-        return self._judge.evaluate(self.program, self.state, index, episodes)
+        return self._judge.evaluate(self.program, self.state, index, episodes, role)
 
     def change(self, edit: Callable[[RunState], RunState]) -> None:
         whole = self._whole()

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from hyper_rl.errors import require
+from hyper_rl.methods.policies import Role
 from hyper_rl.training.evaluation import Judgement
 from hyper_rl.training.program import Program, RunState
 
@@ -51,8 +52,11 @@ class Loop(Protocol):
         """The first step from `step` on where stopping and going on later leaves no trace, not even in the last bit."""
         ...
 
-    def judge(self, index: int, episodes: int) -> Judgement:
-        """Evaluation number `index`. It changes nothing."""
+    def judge(self, index: int, episodes: int, role: Role | None = None) -> Judgement:
+        """Evaluation number `index`, of the policies that the method judges or of those of `role`.
+
+        It changes nothing.
+        """
         ...
 
     def change(self, edit: Callable[[RunState], RunState]) -> None:

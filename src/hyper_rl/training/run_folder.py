@@ -6,6 +6,7 @@ result.json        what came out; no timings, so that equal runs give equal byte
 timing.json        speeds, versions and devices
 visits.csv         how often each cell of the task was visited, per run
 checkpoint/        see `checkpoint`
+contained-curiosity/  a run folder inside: the runs of Curiosity that those of Decouple contain, see `contained`
 runs/<i>/agent/    the judged policy of run i alone, see `agent_file`
 .lock              while a process trains in it; one that was killed leaves it, and it is the lock of nobody
 """
@@ -31,7 +32,7 @@ from hyper_rl import __version__, file_lock
 from hyper_rl.config import Config
 from hyper_rl.envs.registry import has_success
 from hyper_rl.errors import UserError
-from hyper_rl.training.checkpoint import flush
+from hyper_rl.training.checkpoint import flush, head_sha256
 from hyper_rl.training.snapshot import COLUMNS
 
 LAST_EVALUATIONS = 5
@@ -56,6 +57,8 @@ class RunFolder:
         self.checkpoints = path / "checkpoint"
         self.copies = (path / "tensorboard", path / "wandb")
         """Of the curve, by `report.writers`."""
+        self.contained = path / "contained-curiosity"
+        """A run folder inside this one, see `contained`."""
 
     def agent(self, run: int) -> Path:
         return self.path / "runs" / str(run) / "agent"
@@ -157,6 +160,12 @@ class RunFolder:
         """Back to what it was at the checkpoint: later rows will be computed again."""
         with naming(self.curve, "written"), self.curve.open("r+b") as file:
             file.truncate(count)
+
+    @property
+    def curve_head(self) -> tuple[int, str]:
+        """Length and check sum of the curve as it stands, for a checkpoint."""
+        size = self.curve.stat().st_size
+        return size, head_sha256(self.curve, size)
 
     def append_curve(self, rows: list[dict[str, float]]) -> None:
         text = io.StringIO()

@@ -49,10 +49,12 @@ def train_steps(
     *,
     on_evaluation: Callable[[Rows], bool],
     after_chunk: Callable[[str], bool],
+    beside: Callable[[], None] | None = None,
 ) -> bool:
     """Train up to `config.steps`. Both callbacks answer whether to go on; the result is whether the end was reached.
 
-    `after_chunk` is given a few words about the last evaluation.
+    `after_chunk` is given a few words about the last evaluation. `beside` is what else to do at an evaluation, before
+    anything of it is written.
     """
     betas, seeds = [beta for beta, _ in config.runs], [seed for _, seed in config.runs]
     note, chunk = "", 16
@@ -62,6 +64,8 @@ def train_steps(
         go_on = True
         if clock.owes_evaluation:
             measured = measure(loop, clock.step, clock.evaluations, config.eval_episodes)
+            if beside is not None:
+                beside()
             loop.change(lambda state: clear_window(loop.program, state))
             clock.evaluations += 1
             clock.owes_evaluation = False

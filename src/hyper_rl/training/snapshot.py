@@ -34,8 +34,12 @@ def all_finite(tree: Any) -> Array:
 
 def measure(loop: Loop, step: int, index: int, episodes: int) -> dict[str, Float[Array, " runs"]]:
     """Everything a curve row holds except the names of the run."""
-    state = loop.state._replace(replay=None)  # not needed, and large
-    return _measure(loop.program, state, loop.judge(index, episodes), jnp.asarray(step, jnp.int32))
+    return measure_judged(loop.program, loop.state, loop.judge(index, episodes), step)
+
+
+def measure_judged(program: Program, state: RunState, judged: Judgement, step: int) -> dict[str, Float[Array, " runs"]]:
+    """The same of runs that are judged already."""
+    return _measure(program, state._replace(replay=None), judged, jnp.asarray(step, jnp.int32))  # not needed, and large
 
 
 @jax.jit

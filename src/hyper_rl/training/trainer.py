@@ -23,9 +23,9 @@ from hyper_rl.envs.host_env import TaskFailure
 from hyper_rl.errors import UserError, require
 from hyper_rl.own_parts import import_stored
 from hyper_rl.report.writers import Writer, check_writers, open_writers
-from hyper_rl.training.agent_file import write_agent
-from hyper_rl.training.checkpoint import Position, head_sha256, read_newest, write_checkpoint
-from hyper_rl.training.evaluation import judged_policies
+from hyper_rl.training.agent_file import write_agents
+from hyper_rl.training.checkpoint import Position, read_newest, write_checkpoint
+from hyper_rl.training.contained import Contained, refuse_contained
 from hyper_rl.training.loop import Loop, Stored
 from hyper_rl.training.loops import open_loop
 from hyper_rl.training.memory import check_fits
@@ -34,7 +34,6 @@ from hyper_rl.training.run_folder import RunFolder, naming, summarise_runs, vers
 from hyper_rl.training.session import Clock, Rows, owes_evaluation, train_steps
 from hyper_rl.training.sharding import devices_for
 from hyper_rl.training.stopping import watch_for_stop
-from hyper_rl.types import take_run
 
 
 class Interrupted(Exception):
@@ -62,8 +61,12 @@ def train(
     saving: Saving = Saving(),
     open_progress: Callable[[int], Any] | None = None,
     env_workers: int = 0,
+    contained: Config | None = None,
 ) -> dict[str, Any]:
-    """Train all runs of `config` into the new folder `out` and return its result."""
+    """Train all runs of `config` into the new folder `out` and return its result.
+
+    `contained`: runs of Curiosity that these runs of Decouple contain, to be judged with them (`contained`).
+    """
     import_stored(config)
     config.check()
     _check_helpers(config, saving, env_workers)
@@ -73,7 +76,7 @@ def train(
         as_found = FolderAsFound(folder)
         folder.write_config(config)
         open_mine = partial(open_loop, config, program, workers=env_workers)
-        return _run(config, open_mine, folder, as_found, saving, open_progress, memory, notes)
+        return _run(config, open_mine, folder, as_found, saving, open_progress, memory, notes, contained)
 
 
 def resume(
@@ -84,12 +87,15 @@ def resume(
     open_progress: Callable[[int], Any] | None = None,
     env_workers: int = 0,
     env_module: str | None = None,
+    contained: Config | None = None,
 ) -> dict[str, Any]:
     """Continue a stopped run folder as if it had never stopped; a finished one just returns its result.
 
     `env_module` registers the environment, or a learner or bonus, where the folder does not say which module does.
+    `contained`: as `train` was given it; heard only where nothing was trained yet, otherwise the folder knows.
     """
     folder, config = RunFolder.open(path)
+    refuse_contained(folder)
     if extend_steps is None and folder.result.is_file():
         check_precision(config)
         folder.remove_left_lock()
@@ -113,7 +119,9 @@ def resume(
         open_mine = partial(open_loop, config, program, workers=env_workers, module=env_module)
         as_found = FolderAsFound(folder)
         extended = extend_steps is not None
-        return _run(config, open_mine, folder, as_found, saving, open_progress, memory, notes, extended=extended)
+        return _run(
+            config, open_mine, folder, as_found, saving, open_progress, memory, notes, contained, extended=extended
+        )
 
 
 def _check_helpers(config: Config, saving: Saving, env_workers: int) -> None:
@@ -137,7 +145,7 @@ class FolderAsFound:
         for path in (folder.config, folder.curve, folder.result):
             with naming(path, "read"):
                 self._files[path] = path.read_bytes() if path.is_file() else None
-        self._absent = [path for path in folder.copies if not path.exists()]
+        self._absent = [path for path in (*folder.copies, folder.contained) if not path.exists()]
 
     def put_back(self) -> None:
         for path, content in self._files.items():
@@ -159,17 +167,20 @@ def _run(
     open_progress: Callable[[int], Any] | None,
     memory: str,
     notes: list[str],
+    contained: Config | None,
     *,
     extended: bool = False,
 ) -> dict[str, Any]:
     """`notes`: what to warn of. `extended`: `config` asks for more steps than the folder's own does."""
     clock, begun_at = Clock(0, 0), 0
+    inside = None
     try:
         with ExitStack() as stack:
             loop = open_mine()
             stack.callback(loop.close)
             with naming(folder.checkpoints, "read"):
                 loaded = read_newest(folder.checkpoints, loop.template, folder.curve, notes.append)
+            inside = Contained.go_on(folder, config, loaded[2] if loaded else None, notes.append)
             if loaded is None and folder.result.is_file():
                 raise UserError(
                     f"run: {folder.path} is finished and has no checkpoint to go on from (none in "
@@ -191,17 +202,23 @@ def _run(
                 folder.write_config(config)
             if loaded is None:
                 folder.start_curve()
+                if contained is not None and not RunFolder(folder.contained).config.is_file():
+                    inside = Contained.begin(folder, config, contained)
+                if inside is not None:
+                    inside.folder.start_curve()
             else:
                 folder.cut_curve(position.curve_bytes)
+                if inside is not None:
+                    inside.folder.cut_curve(position.contained_bytes or 0)
                 progress.say(f"resuming {folder.path} at step {clock.step}")
             write_rows = stack.enter_context(_open_writers(saving.writers, folder, config))
             try:
-                _train_to_end(config, loop, clock, folder, saving, progress, write_rows, asked_to_stop)
+                _train_to_end(config, loop, clock, folder, inside, saving, progress, write_rows, asked_to_stop)
             except TaskFailure as failure:
                 if clock.step <= begun_at:
                     raise
-                raise _saved_after(failure, config, loop, clock, folder, saving) from failure
-            result = _finish(config, loop, clock, folder)
+                raise _saved_after(failure, config, loop, clock, folder, inside, saving) from failure
+            result = _finish(config, loop, clock, folder, inside)
         # Last of all, right before the lock goes: a kill in between leaves a lock in a folder that nobody opens again.
         folder.write_result(result)
         return result
@@ -218,6 +235,7 @@ def _train_to_end(
     loop: Loop,
     clock: Clock,
     folder: RunFolder,
+    inside: Contained | None,
     saving: Saving,
     progress: Progress,
     write_rows: Callable[[Rows], None],
@@ -234,24 +252,31 @@ def _train_to_end(
         nonlocal saved_at
         progress.update(clock.step, note)
         if asked_to_stop():
-            _save(folder, loop, clock, saving)
-            _write_agents(config, loop, clock, folder)
+            _save(folder, inside, loop, clock, saving)
+            write_agents(folder, config, loop, clock.step)
             raise Interrupted(folder.path, clock.step)
         if clock.step < config.steps and time.monotonic() - saved_at > saving.every_seconds:
-            _save(folder, loop, clock, saving)
+            _save(folder, inside, loop, clock, saving)
             saved_at = time.monotonic()
         return True
 
-    train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk)
+    note = None if inside is None else partial(inside.note, loop, clock)
+    train_steps(config, loop, clock, on_evaluation=on_evaluation, after_chunk=after_chunk, beside=note)
 
 
 def _saved_after(
-    failure: TaskFailure, config: Config, loop: Loop, clock: Clock, folder: RunFolder, saving: Saving
+    failure: TaskFailure,
+    config: Config,
+    loop: Loop,
+    clock: Clock,
+    folder: RunFolder,
+    inside: Contained | None,
+    saving: Saving,
 ) -> TaskFailure:
     """Save what there was before an environment failed; the failure, with where that is and how to go on."""
     try:
-        _save(folder, loop, clock, saving)
-        _write_agents(config, loop, clock, folder)
+        _save(folder, inside, loop, clock, saving)
+        write_agents(folder, config, loop, clock.step)
         what = (
             f"saved as of step {clock.step} of the run: judge it with: hyper-rl evaluate {folder.path}; "
             f"once the environment is mended go on with: hyper-rl train --resume {folder.path}"
@@ -264,11 +289,12 @@ def _saved_after(
     return told
 
 
-def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict[str, Any]:
+def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder, inside: Contained | None) -> dict[str, Any]:
     """All files but the result, which is returned."""
-    _write_agents(config, loop, clock, folder)
+    write_agents(folder, config, loop, clock.step)
     folder.write_visits(np.asarray(loop.state.totals.visits))
-    _save(folder, loop, clock, Saving(keep=1))
+    _save(folder, inside, loop, clock, Saving(keep=1))
+    made_by = {"versions": versions(), "devices": _devices(config)}
     if clock.steps_timed:
         per_second = clock.steps_timed / max(clock.seconds, 1e-9)
         timing = {
@@ -276,10 +302,10 @@ def _finish(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> dict
             "seconds": clock.seconds,
             "steps_per_second": per_second,
             "run_steps_per_second": per_second * len(config.runs),
-            "versions": versions(),
-            "devices": _devices(config),
         }
-        folder.write_timing(timing)
+        folder.write_timing(timing | made_by)
+    if inside is not None:
+        inside.finish(loop, clock, made_by)
     return summarise_runs(config, folder.read_curve())
 
 
@@ -288,16 +314,9 @@ def _devices(config: Config) -> dict[str, Any]:
     return {"platform": devices[0].platform, "kind": devices[0].device_kind, "count": len(devices)}
 
 
-def _write_agents(config: Config, loop: Loop, clock: Clock, folder: RunFolder) -> None:
-    policies = judged_policies(loop.program, loop.state)
-    for run in range(len(config.runs)):
-        with naming(folder.agent(run), "written"):
-            write_agent(folder.agent(run), config, run, clock.step, take_run(policies, run))
-
-
-def _save(folder: RunFolder, loop: Loop, clock: Clock, saving: Saving) -> None:
-    size = folder.curve.stat().st_size
-    position = Position(clock.step, clock.evaluations, size, head_sha256(folder.curve, size))
+def _save(folder: RunFolder, inside: Contained | None, loop: Loop, clock: Clock, saving: Saving) -> None:
+    heads = (*folder.curve_head, *(inside.folder.curve_head if inside is not None else ()))
+    position = Position(clock.step, clock.evaluations, *heads)
     stored = loop.store(clock.step)
     with naming(folder.checkpoints, "written"):
         write_checkpoint(folder.checkpoints, stored.tree, position, saving.keep, stored.extra)
