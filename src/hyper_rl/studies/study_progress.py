@@ -1,7 +1,8 @@
-"""One bar over all run-steps of a study, whoever computes them.
+"""One bar over all run-steps that a study has to compute, whoever computes them.
 
 What this process computes it knows to the step. How far other processes are is read from the folder: the last
-evaluation in a group's `curve.csv`.
+evaluation in a group's `curve.csv`. Groups that come with others are not in it: they would make the speed look twice
+what the others have.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class StudyProgress:
     show: Show
     stack: ExitStack
     stream: TextIO
+    _counted: list[Group] = field(default_factory=list, init=False)
     _steps: dict[str, int] = field(default_factory=dict, init=False)
     _shown: Progress | None = field(default=None, init=False)
     _looked: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        self._counted = [group for group in self.groups if not comes_with_another(self.folder, group)]
         self._look()
 
     def begin(self, group: Group, first: int) -> Progress:
@@ -54,7 +57,6 @@ class StudyProgress:
         if time.monotonic() - self._looked > LOOK_EVERY_SECONDS:
             self._look(but=group.name)
         self._steps[group.name] = step
-        self._look_within()
         self._bar().update(self._run_steps(), note)
 
     def look(self, note: str) -> None:
@@ -74,28 +76,19 @@ class StudyProgress:
 
     def _bar(self) -> Progress:
         if self._shown is None:
-            total = sum(group.run_steps for group in self.groups)
+            total = sum(group.run_steps for group in self._counted)
             shown = self.show(f"study {self.name}", total, self._run_steps(), self.stream)
             self._shown = self.stack.enter_context(shown)
         return self._shown
 
     def _run_steps(self) -> int:
-        return sum(self._steps[group.name] * len(group.config.runs) for group in self.groups)
+        return sum(self._steps[group.name] * len(group.config.runs) for group in self._counted)
 
     def _look(self, but: str = "") -> None:
         self._looked = time.monotonic()
-        for group in self.groups:
+        for group in self._counted:
             if group.name != but and self._steps.get(group.name) != group.config.steps:
                 self._steps[group.name] = last_step(self.folder.group(group.name), group.config.steps)
-        self._look_within()
-
-    def _look_within(self) -> None:
-        """Groups that are computed with another are as far as that is."""
-        for group in self.groups:
-            if group.within is None or self.folder.group(group.name).config.is_file():
-                continue
-            if group.within in self._steps and self.folder.group(group.within).contained.is_dir():
-                self._steps[group.name] = self._steps[group.within]
 
 
 @dataclass(frozen=True)
@@ -111,6 +104,16 @@ class _GroupProgress:
 
     def say(self, line: str) -> None:
         self.study.say(line, self.group)
+
+
+def comes_with_another(folder: StudyFolder, group: Group) -> bool:
+    """Whether it need not be trained, as far as can be seen from here."""
+    if group.within is None:
+        return False
+    own, outer = folder.group(group.name), folder.group(group.within)
+    if own.config.is_file():
+        return own.result.is_file()  # one without was begun by itself
+    return not outer.result.is_file() or RunFolder(outer.contained).result.is_file()
 
 
 def last_step(folder: RunFolder, steps: int) -> int:
