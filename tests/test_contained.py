@@ -187,8 +187,10 @@ def test_each_goes_on_for_more_steps_by_itself(alone: Path, tmp_path: Path) -> N
 
 def test_a_folder_of_the_users_own_inside_is_left_alone(tmp_path: Path) -> None:
     other, same = ROOM.replace("3000", "1000"), ROOM
-    for method, words in (("hyper", same), ("decouple", other), ("exploit", same)):
-        out = tmp_path / method
+    for number, (method, words) in enumerate(
+        (("hyper", same), ("decouple", other), ("exploit", same), ("decouple", same))
+    ):
+        out = tmp_path / str(number)
         RunFolder.create(out, config_of(words, method))  # as if killed before its first checkpoint
         train(config_of(same, "curiosity"), RunFolder(out).contained)
         before = results_of(RunFolder(out).contained)

@@ -94,8 +94,10 @@ class Contained:
         If it cannot, the outer runs go on without it: nothing is wrong with them.
         """
         inside, begun = Contained.find(outer, config), RunFolder(outer.contained)
-        if config.method != OUTER or not begun.config.is_file() or (inside is None and begun.result.is_file()):
+        if config.method != OUTER or not begun.config.is_file():
             return None
+        if begun.result.is_file() and (inside is None or position is None):
+            return None  # somebody's finished runs
         why = None if position is None else _why_not(inside, position)
         if why is not None:
             warn(f"{begun.path} stays as it is, {why}; the run goes on without it")
