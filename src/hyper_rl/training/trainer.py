@@ -173,7 +173,6 @@ def _run(
 ) -> dict[str, Any]:
     """`notes`: what to warn of. `extended`: `config` asks for more steps than the folder's own does."""
     clock, begun_at = Clock(0, 0), 0
-    inside = None
     try:
         with ExitStack() as stack:
             loop = open_mine()
